@@ -1,13 +1,13 @@
 """syft: PyTorch, unchanged, on data that lives elsewhere or that nobody may see."""
 
 import gc as _gc
+import typing as _typing
 from types import ModuleType as _ModuleType
-from typing import Any as _Any
 
 from syft.collector_pause import CollectorPause as _CollectorPause
 
 if _gc.isenabled():
-    _pause: _Any = _CollectorPause()
+    _pause: _typing.Any = _CollectorPause()
 
 from syft import exceptions as exceptions
 from syft import ids as ids
@@ -27,7 +27,6 @@ from syft.federated.sandbox import create_sandbox as create_sandbox
 from syft.federated import fitting as _fitting  # workers train by it
 from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
 from syft.federated.train_config import TrainConfig as TrainConfig
-from syft.hooks.connecting import connect as connect
 from syft.hooks.renamed import not_there as _not_there
 from syft.hooks.renamed_modules import explain_renamed_modules as _explain_renamed_modules
 from syft.hooks.sharing_ahead import cost as cost
@@ -57,22 +56,40 @@ from syft.tensors.shared.verification import verify_shares as verify_shares
 from syft.tensors.pointer import PointerTensor as PointerTensor
 from syft.version import VERSION as __version__
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
-from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
-from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
+
+if _typing.TYPE_CHECKING:
+    from syft.hooks.connecting import connect as connect
+    from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
+    from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
 
 _explain_renamed_modules()
 _pause = None  # ends the pause
 
 
 _PUBLIC_MODULES = frozenset(("exceptions", "ids", "serde"))
+_OF_SOCKETS = frozenset(("connect", "WebsocketClientWorker", "WebsocketServerWorker"))
+"""What is imported when one of these names is first read: sockets, certificates and ciphers take a
+quarter of the time that the whole package takes, and many programs need none."""
 
 
-def __getattr__(name: str) -> _Any:
-    """``sy.hook`` and ``sy.local_worker``: those of the hook in force."""
+def _import_sockets() -> None:
+    from syft.hooks import connecting
+    from syft.workers.sockets import client, server
+
+    globals()["connect"] = connecting.connect
+    globals()["WebsocketClientWorker"] = client.WebsocketClientWorker
+    globals()["WebsocketServerWorker"] = server.WebsocketServerWorker
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """``sy.hook`` and ``sy.local_worker``, those of the hook in force, and what is read late."""
     if name == "hook":
         return TorchHook.current()
     if name == "local_worker":
         return TorchHook.current().local_worker
+    if name in _OF_SOCKETS:
+        _import_sockets()
+        return globals()[name]
     error = _not_there(name)
     raise error or AttributeError(f"module 'syft' has no attribute {name!r}", name=name)
 
@@ -85,4 +102,7 @@ def __dir__() -> list[str]:
         for name, value in globals().items()
         if name in _PUBLIC_MODULES or not (name[0] == "_" or isinstance(value, _ModuleType))
     ]
-    return sorted([*public, "__version__", *dynamic])
+    return sorted({*public, *_OF_SOCKETS, "__version__", *dynamic})
+
+
+__all__ = [name for name in __dir__() if name != "__version__"]  # what is read late among them

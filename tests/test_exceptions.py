@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
 from syft import exceptions as e
 from syft.serde.errors import pack_error, unpack_error
 from syft.serde.packer import Packer, Unpacker
+from tests.test_project import ROOT
 
 TEXTS = [
     (
@@ -406,3 +408,12 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
         for name, value in vars(e).items()
         if inspect.isclass(value) and issubclass(value, e.SyftError) and value is not e.SyftError
     )
+
+
+def test_each_error_that_is_raised_is_on_the_page_of_troubles() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")]
+    rows = set(re.findall(r"`(\w+)`", " ".join(cells)))
+    errors = [kind for kind in vars(e).values() if isinstance(kind, type)]
+    leaves = {kind.__name__ for kind in errors if not kind.__subclasses__()}
+    assert len(leaves) > 40 and leaves - rows == set()

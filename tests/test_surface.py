@@ -12,6 +12,8 @@ import enum
 import inspect
 import pathlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +24,7 @@ from torch import nn
 import syft as sy
 from syft.hooks import renamed
 from tests.doctest_names import names_for
+from tests.outside import outside
 
 LISTING = pathlib.Path(__file__).with_name("surface.txt")
 
@@ -32,7 +35,7 @@ WITHOUT_DOCTEST: frozenset[str] = frozenset()
 def _public_names() -> list[str]:
     """The names ``syft/__init__.py`` passes on, as ``from x import name as name``."""
     tree = ast.parse(pathlib.Path(sy.__file__).read_text(encoding="utf-8"))
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return sorted(
         alias.name for node in imports for alias in node.names if alias.asname == alias.name
     )
@@ -122,6 +125,32 @@ def test_dir_is_the_surface() -> None:
     assert dir(sy) == sorted([*_public_names(), "__version__", "hook", "local_worker"])
     assert {name for name in dir(sy) if getattr(sy, name, None) is None} == set()
     hook.close()
+
+
+IMPORTS = """
+import sys, torch, syft
+print([name for name in ("websockets", "cryptography") if name in sys.modules])
+bob = syft.VirtualWorker(syft.TorchHook(torch), id="bob")
+print((torch.ones(2).send(bob) + 1).get().tolist(), "cryptography" in sys.modules)
+from syft import *
+print(connect is syft.connect, WebsocketServerWorker.__module__)
+"""
+
+
+def test_sockets_are_imported_when_they_are_asked_for() -> None:
+    command = [sys.executable, "-c", IMPORTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=outside())
+    assert done.stdout.splitlines() == [
+        "[]",
+        "[2.0, 2.0] False",
+        "True syft.workers.sockets.server",
+    ]
+
+
+def test_a_star_imports_the_surface() -> None:
+    given: dict[str, Any] = {}
+    exec("from syft import *", given)  # noqa: S102
+    assert sorted(given.keys() - {"__builtins__"}) == _public_names()
 
 
 def test_names_of_earlier_versions_say_what_to_use() -> None:

@@ -6,16 +6,14 @@ key.  Each mask hides one number once: a key is used for one stream, and a strea
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 KEY_BYTES: Final = 32
 
@@ -44,6 +42,19 @@ def agreed_key(purpose: bytes, first: bytes, second: bytes) -> bytes:
     return hashlib.sha256(b"syft masks\0" + purpose + b"\0" + first + second).digest()
 
 
+@functools.cache
+def _ciphers() -> tuple[Any, Any, Any]:
+    """What makes a cipher; imported when the first is made, since few programs make one."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    return Cipher, algorithms.AES, modes.CTR
+
+
+def _encryptor(key: bytes) -> Any:
+    cipher, algorithm, mode = _ciphers()
+    return cipher(algorithm(key), mode(_FROM_ZERO)).encryptor()
+
+
 class MaskCipher:
     """AES-256 of one key in counter mode, for several streams: making one costs microseconds.
 
@@ -55,7 +66,7 @@ class MaskCipher:
     """
 
     def __init__(self, key: bytes) -> None:
-        self._encryptor = Cipher(AES(key), CTR(_FROM_ZERO)).encryptor()
+        self._encryptor = _encryptor(key)
 
     def fill(self, word: int, room: memoryview) -> None:
         """Fill bytes with the key stream from a word of 8 bytes on; a counter block makes two.

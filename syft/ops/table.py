@@ -219,7 +219,7 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
     return reasons, {function: name for function, name in functions.items() if function is not None}
 
 
-_COLUMNS: Final = "asks copies dims index integers like makes of operand pieces sets"
+_COLUMNS: Final = "asks copies dims fails index integers like makes of operand pieces sets"
 COLUMNS: Final[dict[str, dict[int, str]]] = {name: {} for name in _COLUMNS.split()}
 """What is known of some ops that is no flag, by column and number.
 
@@ -230,6 +230,7 @@ COLUMNS: Final[dict[str, dict[int, str]]] = {name: {} for name in _COLUMNS.split
 - ``sets``: the property that it sets of its first argument.
 - ``like``: the result is of the kind of the first argument (``first``), or of that with this dtype.
 - ``dims=sizes``: how many dimensions the result has follows from sizes.
+- ``fails=first``: it writes one tensor; where values make it fail, it has written nothing.
 - ``index``: place and name of the argument that says where in a tensor.
 - ``integers=values``: an integer among its operands is a value, and never a size.
 - ``makes``: what decides how many elements it makes, where these follow from values.

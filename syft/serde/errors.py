@@ -9,8 +9,10 @@ constructors of the classes in the table below, with arguments that were packed 
 only the class is sent.
 
 Addresses of Python objects, which some texts quote, are never sent: they tell what else a process
-does, and differ between processes that do the same.  Nor are the frames that torch adds to the text
-of an error about wrong arguments: they are those of the traceback.
+does, and differ between processes that do the same.  Nor are the errors that were being handled
+when this one was raised: whether a text may be sent is asked of one error, and a generator that has
+ended with a private result is an error too.  Nor are the frames that torch adds to the text of an
+error about wrong arguments: they are those of the traceback.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ def pack_error(
         given = tuple(map(_cleaned, _arguments(error, cls, text)))
         arguments = _pack_arguments(given, text, packer)
     if trace is None and error.__traceback__ is not None:
-        trace = "".join(whole.format())
+        trace = "".join(whole.format(chain=False))
     return (*head, arguments, *_pack_texts(trace, _notes(error), packer))
 
 

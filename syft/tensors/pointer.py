@@ -7,7 +7,7 @@ and shapes are asked for.  The remote object is dropped with its last pointer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import torch
@@ -522,7 +522,7 @@ for _number, _written_out in DECOMPOSITIONS.items():
 register_check(lambda: [f"a number for {op}" for op in PointerTensor.rules if op not in NUMBERS])
 
 
-def _sent_to(call: Call) -> Iterable[str]:
+def _sent_to(call: Call) -> Sequence[str]:
     """The worker where an object goes that becomes a pointer."""
     return () if call.message.to is None else (call.core.place_of(call.message.to),)
 
@@ -544,7 +544,7 @@ def relay(call: Call, message: Relay) -> Done:
         raise UnsupportedOperation("remote_send", kind.__name__, "move it")
     guard, user, pointing = guard_of(stored), call.user, elsewhere(stored)
     if message.to is not None:
-        value = call.to_send(message.id)
+        value = call.to_send(stored, "remote_send")
         check_no_graph(value, guard)
         connection = core.connect(message.to)
         id = new_id()

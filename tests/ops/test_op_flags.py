@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from itertools import product
 from collections.abc import Callable
 from typing import Any
 
@@ -284,6 +285,31 @@ def test_columns_are_true() -> None:
     assert torch.where(condition=x > 0, input=x, other=x).equal(x.where(condition=x > 0, other=x))
     for op in ops_where("dims", "sizes"):
         assert SIZES_DECIDE[NAMES[op].rpartition(".")[2].rstrip("_")](AVAILABLE[NAMES[op]])
+
+
+INTEGERS = [
+    torch.tensor([low, 0, 7, high], dtype=dtype)
+    for dtype in (torch.int64, torch.int32, torch.int8, torch.uint8)
+    for low, high in [(torch.iinfo(dtype).min, torch.iinfo(dtype).max)]
+]
+TRUTHS = torch.tensor([True, False, False, True])
+SINGLE = [torch.tensor(2**62), torch.tensor(-1), torch.tensor(True)]
+
+
+@pytest.mark.parametrize("name", sorted(NAMES[op] for op in ops_where("fails", "first")))
+def test_what_values_make_fail_first_has_written_nothing(name: str) -> None:
+    """Zeros, extremes and numbers too large for the dtype, in each place of an operand."""
+    ran = 0
+    for target, *others in product([*INTEGERS, TRUTHS], *[[*INTEGERS, TRUTHS, *SINGLE, 300]] * 2):
+        for count in range(3):
+            written = target.clone()
+            try:
+                AVAILABLE[name](written, *others[:count])
+            except (RuntimeError, TypeError):
+                assert written.equal(target), others[:count]
+            else:
+                ran += 1
+    assert ran, "no call of it ran"
 
 
 def drops_ones(squeeze: Any) -> bool:

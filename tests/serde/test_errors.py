@@ -114,6 +114,20 @@ def test_the_traceback_travels_as_text() -> None:
     assert long is not None and len(long) == 2**16 and long.endswith("end")
 
 
+@pytest.mark.parametrize("cause", [True, False])
+def test_what_was_handled_when_an_error_was_raised_does_not_travel(cause: bool) -> None:
+    """Its text may quote a value, and nobody has asked whether that may be seen."""
+    try:
+        try:
+            raise StopIteration(torch.tensor([41.5]))
+        except StopIteration as ended:
+            raise KeyError("here") from (ended if cause else None)
+    except KeyError as error:
+        error.__suppress_context__ = False
+        packed = pack_error(error, Packer())
+    assert "here" in packed[3] and "41.5" not in repr(packed) and "StopIteration" not in packed[3]
+
+
 def test_the_traceback_of_an_error_as_a_value_is_a_note() -> None:
     again = crossed(ExceptionGroup("one", [raised()]))
     assert isinstance(again, ExceptionGroup)

@@ -17,6 +17,7 @@ whose shape is private, its bound (:mod:`~syft.workers.execution.public_sizes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from typing import Any, Final
 
 import torch
@@ -28,7 +29,7 @@ from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimi
 from syft.workers.execution.allowance import FREE, used_by
 from syft.workers.execution.public_sizes import forms_of, hides_shape, public_size
 from syft.workers.execution.size_bounds import is_harmless
-from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.labels.memory_labels import full_guard_of, label_of
 
 Storages = Mapping[int, tuple[torch.UntypedStorage, int]]
 """Storages with their bytes, by the address of the storage itself."""
@@ -200,8 +201,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return self.charge({id: value})
-        if len(self._objects) >= self._uncounted or (self.guarded and hides_shape(value)):
+        if len(self._objects) >= self._uncounted:
             return self.charge({id: value})
+        if self.guarded and hides_shape(value):
+            return self._charge_hidden(id, value)
         storage = value.untyped_storage()
         if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
             return
@@ -217,6 +220,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self.bills[id] = _Bill(account, (place,))
         self._large.add(id)
         self.flags |= LOOK
+
+    def _charge_hidden(self, id: int, value: torch.Tensor) -> None:
+        if not _is_small(value):
+            self.charge({id: value})
 
     def memory_of(self, value: Any) -> Storages:
         """Each storage of an object with its bytes, by the address of the storage itself."""
@@ -455,6 +462,14 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """Stop charging a caller for what has ended."""
         for limit, count in less.items():
             setattr(account, limit, getattr(account, limit) - count)
+
+
+def _is_small(value: torch.Tensor) -> bool:
+    """Whether a strided tensor of private shape has a bound, and is small whatever its shape is."""
+    extent, bytes = label_of(value).most, label_of(value.untyped_storage()).most
+    if extent is None or bytes is None:
+        return False
+    return prod(extent.most) <= SMALL and bool(bytes <= _MOST_BYTES)
 
 
 def is_large(value: Any, guarded: bool = True) -> bool:

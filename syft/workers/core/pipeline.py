@@ -22,7 +22,7 @@ What a handler itself has to do begins when all this is done:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -51,7 +51,7 @@ from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.moved_memory import Holdings
 from syft.workers.execution.private_chains import Converting, converted
 from syft.workers.execution.private_commands import run_guarded
-from syft.workers.labels.cell import Stored, guard_of, unsealed
+from syft.workers.labels.cell import Stored, elements_guard_of, guard_of, unsealed
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
@@ -77,9 +77,10 @@ class StoreView:
         self.held = held
         self.sharing = sharing
 
-    def resolve(self, id: int, depth: int = 0) -> Any:
-        """The object of an id, ``depth`` steps of ``.child`` down its chain."""
-        return _object_itself(self.core, self.held, id, depth, self.sharing)
+    def resolve(self, id: int, depth: int = 0) -> Stored:
+        """The object of an id, ``depth`` steps of ``.child`` down its chain, or its cell."""
+        found = _object_itself(self.core, self.held, id, depth, self.sharing)
+        return self.core.store.seal(found)
 
     def connect(self, name: str) -> Any:
         """The worker's own connection to another worker, for pointers among the operands."""
@@ -181,8 +182,8 @@ class Call(msgspec.Struct, eq=False):
     _guard: Guard | None = _NOT_ASKED
 
     def unpacker(self, sharing: str = "", objects: bool = True) -> Unpacker:
-        """An unpacker for the operands: references are objects of this worker, for what runs as it
-        was foreseen; without ``objects`` there are none.
+        """An unpacker for the operands: references are objects of this worker, or their cells;
+        without ``objects`` there are none.
 
         ``sharing`` names what may use the caller's shares.
         """
@@ -207,7 +208,7 @@ class Call(msgspec.Struct, eq=False):
     def check_memory(self, permit: Permit, sharing: str = "") -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if the request would change memory that
         is another's."""
-        permit.check_memory(StoreView(self.core, self.held, sharing).resolve)
+        permit.check_memory(partial(_object_itself, self.core, self.held, sharing=sharing))
 
     def whole(self, id: int) -> Stored:
         """The object of an id, a share too, or its cell."""
@@ -236,28 +237,66 @@ class Call(msgspec.Struct, eq=False):
         named: str | None = getattr(self.message, "user", None)
         return self.peer.user_named(named, self.core.name) if named else self.peer.user
 
-    def check_leaves(self, guard: Guard | None, action: str = "get", id: int | None = None) -> None:
+    def check_leaves(
+        self, guard: Guard | None, action: str = "get", id: int | None = None, only: str = ""
+    ) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
         whom the request names, or on behalf of that user for the workers where the request has it
-        go."""
-        user, to = self.user, DECLARATIONS[type(self.message)].to
+        go: all of them, or the ``only`` one that its caller calls so.
+
+        What is private and goes nowhere is refused: nobody could be asked about it.
+        """
+        user, here = self.user, self.core.name
         if guard is None:
             return
-        places = None if to is None else to(self)
+        places: Collection[str] | None = self._places
         if places is None:
-            guard.check_admits(user, self.core.name, action)
-        for place in places or ():
-            check_leaving(guard, place, user, action, self.core.name, id)
+            guard.check_admits(user, here, action)
+            return
+        if only:
+            places = {self.core.place_of(only)}.intersection(places)
+        if not places:
+            raise self._undeclared()
+        for place in places:
+            if place != here:
+                check_leaving(guard, place, user, action, here, id)
 
-    def to_send(self, id: int) -> Any:
-        """An object with its gradients, if it may leave for the workers where the request has it
-        go; it is the only way to send one on."""
-        stored, declared = self.stored(id), DECLARATIONS[type(self.message)]
-        guard, doing = guard_of(stored), declared.action
-        if declared.to is None or (guard is not None and not declared.to(self)):
-            raise HookError(f"{type(self.message).__name__} goes to no worker", "declare where")
-        self.check_leaves(guard, doing if isinstance(doing, str) else doing(self), id)
+    @property
+    def _places(self) -> Sequence[str] | None:
+        """The workers where what the request sends goes; None if that is its user."""
+        to = DECLARATIONS[type(self.message)].to
+        return None if to is None else to(self)
+
+    def _undeclared(self) -> HookError:
+        return HookError(f"{type(self.message).__name__} goes to no worker", "declare where")
+
+    def to_send(self, stored: Stored, action: str, gradients: bool = True) -> Any:
+        """An object, with its gradients or without, if it may leave for the workers where the
+        request has it go; it is the only way to send one on."""
+        if self._places is None:
+            raise self._undeclared()
+        guard = guard_of(stored) if gradients else elements_guard_of(stored)
+        self.check_leaves(guard, action, getattr(self.message, "id", None))
         return unsealed(stored)
+
+    def post(
+        self,
+        guard: Guard | None,
+        action: str,
+        letters: Iterable[tuple[str, Iterable[Any], Callable[[tuple[Any, ...]], messages.Message]]],
+        private: bool,
+    ) -> None:
+        """Send values on in messages, each to a worker where the request has them go, if all that
+        is guarded so may go to all of these."""
+        self.check_leaves(guard, action)
+        for to, values, message in letters:
+            packer = Packer(limits=self.core.limits)
+            operands = tuple(
+                pack(value.contiguous() if isinstance(value, torch.Tensor) else value, packer)
+                for value in values
+            )
+            self.core.post(to, message(operands), packer.buffers, private=private)
+            packer.sent()
 
     def hand_over(
         self,
@@ -357,7 +396,7 @@ class Declaration:
     returns: str = ""
     plain: str = ""
     leaves: str = ""
-    to: Callable[[Call], Iterable[str] | None] | None = None
+    to: Callable[[Call], Sequence[str] | None] | None = None
     answers: Sequence[type[messages.Message]] = (Done,)
     waits: bool = True
     stays: bool = False
@@ -471,7 +510,7 @@ def _perform(
     call.held = held
     if call.permit is not None:
         call.check_memory(call.permit)
-        call.behind = call.permit.behind(StoreView(call.core, held).resolve)
+        call.behind = call.permit.behind(partial(_object_itself, call.core, held))
     found = act(call, call.message)
     reply = found
     if type(found) is Answer:

@@ -54,7 +54,6 @@ from syft.workers.core.shares import Confined, droppable_shares
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
-from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.labels.cell import Stored
 from syft.workers.labels.claim import Claim
@@ -441,15 +440,6 @@ class WorkerCore:
                 self.dataflow.forget(id, peer.dropped)
             else:
                 self.store.drop(id, peer.dropped)
-
-    def check_leaving(
-        self, guard: Guard | None, to: str, user: str | None, action: str, id: int | None = None
-    ) -> str:
-        """Raise :class:`~syft.exceptions.PermissionDenied` if a value of this worker may not leave
-        for the one that the caller calls ``to``; returns what that is for guards."""
-        place = to if guard is None else self.place_of(to)
-        check_leaving(guard, place, user, action, self.name, id)
-        return place
 
     def guard(self) -> None:
         """Note that something at this worker is private."""

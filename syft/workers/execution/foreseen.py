@@ -235,6 +235,8 @@ def _fit(inputs: Sequence[torch.Tensor], found: Any, expected: Any) -> Any:
     elif type(expected) is Made:
         if not isinstance(found, torch.Tensor) or not _is_like(found, expected):
             raise Unforeseen("a result of another shape, dtype or layout")
+        if any(found is one for one in inputs):  # what is noted of the result is not true of it
+            found = found.view_as(found)
         return _laid_out(found, expected, _memory(found) in _memories(inputs))
     elif found is not None:
         raise Unforeseen("a result instead of None")

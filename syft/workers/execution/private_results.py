@@ -1,24 +1,32 @@
 """The fast way of private commands that make one tensor, or write in place: most of them.
 
-If all private operands have one guard, and the forecast says that the result is a new tensor in
-memory of its own, there is nothing to write, to draw or to join.  Such a command is a function
-call, a comparison of the result with what was forecast, and a guard.  A command that only writes
-to memory of that very guard needs no more than the call, if no value can make it fail.  Whatever is
-unlike that, a failure too, is left to :mod:`syft.workers.execution.operation`, which runs the
-command again.
+If all private operands have one guard and public shapes, and the forecast says that the result is
+a new tensor in memory of its own, there is nothing to write, to draw or to join.  Such a command is
+a function call, a comparison of the result with what was forecast, and a guard, which hides the
+shape if that follows from values: then the bounds of the forecast are noted with it.  A command
+that only writes to memory of that very guard needs no more than the call, if no value can make it
+fail half-way.  Whatever is unlike that, a failure too, is left to
+:mod:`syft.workers.execution.operation`, which runs the command again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace as changed
+from functools import lru_cache
+from math import prod
 from typing import Any, Final
 
 import torch
 
 from syft.ops.evaluate import evaluate, ignores_values
+from syft.ops.forms import FORMS
 from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, every_tensor
 from syft.ops.outcome import Given, Made, Outcome, Verdict
+from syft.ops.table import NUMBERS, ops_where
 from syft.torch_private import any_autocast_enabled
+from syft.workers.execution.foreseen import has_shape
+from syft.workers.execution.public_sizes import extent_within
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import BLANK, LABEL, Label, full_guard_of
 
@@ -35,6 +43,8 @@ _KEPT: Final[dict[Hashable, Outcome | None]] = {}
 _UNSEEN: Final = Outcome(Verdict.UNKNOWN)
 """What stands for a command that was not seen before."""
 _CONTAINERS: Final = (list, tuple)
+_FAILING_FIRST: Final = ops_where("fails", "first")
+"""What may run again after a failure, whatever it writes."""
 
 
 def common_guard(values: Iterable[Any]) -> Guard | None:
@@ -56,10 +66,11 @@ def common_guard(values: Iterable[Any]) -> Guard | None:
                 return UNCLEAR
         else:
             guard = _guard_inside(value, kind)
-        if guard is not found and guard is not None:
-            if _is_strange(guard) or guard != (found or guard):
-                return UNCLEAR
-            found = guard
+        if guard is found or guard is None:
+            continue
+        if _is_strange(guard) or (found is not None and guard != found):
+            return UNCLEAR
+        found = guard
     return found
 
 
@@ -103,8 +114,7 @@ def private_result(
     if not _is_as_expected(result, outcome.result, values, inputs):
         return NOTHING
     if not inputs:
-        for one in (result,) if type(result) is torch.Tensor else result:
-            one.untyped_storage().__dict__[LABEL] = _label_with(guard)
+        _protect_new(result, outcome, guard)
     return result
 
 
@@ -112,13 +122,25 @@ _shared_label = BLANK
 """The label of the latest result, which the next one has too if its guard is the same."""
 
 
-def _label_with(guard: Guard) -> Label:
-    """The label of new memory with this guard: labels never change, so results have the same."""
+def _protect_new(result: Any, outcome: Outcome, guard: Guard) -> None:
+    """Guard new results.  Labels never change, so results of one guard have the same one."""
     global _shared_label
     label = _shared_label
-    if label.guard is not guard:
+    if outcome.verdict is Verdict.RESIZES:
+        label, result.__dict__[LABEL] = _hiding_labels(guard, outcome.result)
+    elif label.guard is not guard:
         label = _shared_label = Label(guard)
-    return label
+    for one in (result,) if type(result) is torch.Tensor else result:
+        one.untyped_storage().__dict__[LABEL] = label
+
+
+@lru_cache(maxsize=1024)
+def _hiding_labels(guard: Guard, made: Made) -> tuple[Label, Label]:
+    """The labels of a result of a private shape computed from values of this guard: of its memory,
+    and of the tensor."""
+    most = made.most or ()
+    memory = Label(changed(guard, shape_hidden=True), most=prod(most) * made.dtype.itemsize)
+    return memory, Label(most=extent_within(most, made.shape))
 
 
 def _known(
@@ -129,15 +151,23 @@ def _known(
         return None
     key = _key(function, values, named)
     outcome = _KEPT.get(key, _UNSEEN)
-    if outcome is _UNSEEN:
-        found = evaluate(function, tuple(values), named)
-        inputs = every_tensor(values, named) if found.writes else ()
-        if _are_repeated(inputs):
-            return None
-        outcome = found if _is_for_this_path(found) and _are_real(inputs) else None
-        if len(_KEPT) >= _MOST_KEPT:
-            _KEPT.clear()
-        _KEPT[key] = outcome
+    return _seen_first(key, function, values, named) if outcome is _UNSEEN else outcome
+
+
+def _seen_first(
+    key: Hashable, function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any]
+) -> Outcome | None:
+    """What a command does that was not seen before, which is kept."""
+    found = evaluate(function, tuple(values), named)
+    inputs = every_tensor(values, named) if found.writes else ()
+    if _are_repeated(inputs):
+        return None
+    fits = _is_for_this_path(found) or (_makes_bounded(found) and function not in FORMS)
+    sure = NUMBERS.get(function) in _FAILING_FIRST or _are_real(inputs)
+    outcome = found if fits and sure else None
+    if len(_KEPT) >= _MOST_KEPT:
+        _KEPT.clear()
+    _KEPT[key] = outcome
     return outcome
 
 
@@ -146,30 +176,36 @@ def _is_as_expected(
 ) -> bool:
     """Whether a result is the input that was expected, or the new plain tensor, or a container of
     such.  Outside of inference mode what is lazy is a view."""
-    if type(made) is Given:
-        return result is inputs[made.place]
     if type(made) is not Made:
-        if made is None:
-            return result is None
-        return (
-            type(result) is type(made)
-            and len(result) == len(made)
-            and all(
-                _is_as_expected(*each, values, inputs) for each in zip(result, made, strict=True)
-            )
-        )
+        return _are_as_expected(result, made, values, inputs)
     if type(result) is not torch.Tensor or result._is_view():
-        return False
-    if result.shape != made.shape or result.stride() != made.stride:
         return False
     if result.dtype is not made.dtype or result.requires_grad is not made.requires_grad:
         return False
-    if result.untyped_storage().nbytes() != made.nbytes:
+    nbytes = made.nbytes
+    if nbytes < 0:
+        fits, nbytes = has_shape(result, made), result.numel() * result.itemsize
+    else:
+        fits = result.shape == made.shape and result.stride() == made.stride
+    if not fits or result.untyped_storage().nbytes() != nbytes:
         return False
     for value in values:
         if value is result:  # what a command does depends on more than is in its key
             return False
     return True
+
+
+def _are_as_expected(
+    result: Any, made: Any, values: Sequence[Any], inputs: Sequence[torch.Tensor]
+) -> bool:
+    """The same for what is not one new tensor."""
+    if type(made) is Given:
+        return result is inputs[made.place]
+    if made is None:
+        return result is None
+    if type(result) is not type(made) or len(result) != len(made):
+        return False
+    return all(_is_as_expected(*each, values, inputs) for each in zip(result, made, strict=True))
 
 
 def _key(function: Any, values: Sequence[Any], named: dict[str, Any]) -> Hashable:
@@ -228,3 +264,14 @@ def _is_for_this_path(outcome: Outcome) -> bool:
     if outcome.writes:
         return result is None or all(type(one) is Given for one in several)
     return all(type(one) is Made and not one.shares for one in several)
+
+
+def _makes_bounded(outcome: Outcome) -> bool:
+    """Whether a command makes one new tensor without a graph, in memory of its own, of a shape that
+    follows from values within public bounds, and does nothing else."""
+    if outcome.verdict is not Verdict.RESIZES or outcome.draws or outcome.writes:
+        return False
+    made = outcome.result
+    if type(made) is not Made or made.shares or made.requires_grad:
+        return False
+    return made.nbytes < 0 and made.most is not None

@@ -105,12 +105,18 @@ def note_sizes(
             note(storage, most=None if most is None else prod(most) * part.itemsize)
         else:
             start = label_of(storage).most or 0
-    note(tensor, most=None if most is None else Extent(most, _hidden(most, shape), start))
+    note(tensor, most=None if most is None else extent_within(most, shape, start))
 
 
-def _hidden(most: Sizes, shape: Sizes | None) -> tuple[bool, ...]:
-    """Which of the sizes at most are bounds."""
-    return (True,) * len(most) if shape is None else tuple(size == ANY for size in shape)
+def extent_within(most: Sizes, shape: Sizes | None, start: int = 0) -> Extent:
+    """The public form of a tensor of these sizes at most; those are bounds that are ``ANY`` in its
+    forecast ``shape``, or all of them without one.
+
+    >>> extent_within((7, 2), (ANY, 2))
+    Extent(most=(7, 2), hidden=(True, False), start=0)
+    """
+    hidden = (True,) * len(most) if shape is None else tuple(size == ANY for size in shape)
+    return Extent(most, hidden, start)
 
 
 def note_growth(tensor: torch.Tensor, most: Sizes | None, shape: Sizes | None = None) -> None:
@@ -124,7 +130,7 @@ def note_growth(tensor: torch.Tensor, most: Sizes | None, shape: Sizes | None = 
         storage = part.untyped_storage()
         had, grown = label_of(storage).most, start + prod(most) * part.itemsize
         note(storage, most=None if had is None else max(had, grown))
-    note(tensor, most=Extent(most, _hidden(most, shape), start))
+    note(tensor, most=extent_within(most, shape, start))
 
 
 def note_before(tensor: torch.Tensor, guard: Guard) -> None:
@@ -152,7 +158,7 @@ def note_received(tensor: torch.Tensor, most: Sizes, shape: Sizes | None = None)
         storage, whole = part.untyped_storage(), prod(most) * part.itemsize
         if storage.nbytes() <= whole and label_of(storage).most is None:
             note(storage, most=whole)
-    note(tensor, most=Extent(most, _hidden(most, shape), 0))
+    note(tensor, most=extent_within(most, shape))
 
 
 def note_gradient(gradient: torch.Tensor, leaf: torch.Tensor) -> None:
@@ -233,17 +239,20 @@ def public_size(value: Any, guarded: bool = True) -> PublicSize:
         elements += real if extent is None else prod(extent.most)
         bounded &= extent is not None or not hidden
         for storage in storages_of(tensor):
-            most = storage.nbytes() if guard is None else _bytes_at_most(tensor, storage, hidden)
+            most = _bytes_at_most(tensor, storage, guard)
             bounded &= most is not None
             memory[storage._cdata] = storage, storage.nbytes() if most is None else most
     return PublicSize(elements, memory, bounded)
 
 
-def _bytes_at_most(tensor: torch.Tensor, storage: torch.UntypedStorage, hidden: bool) -> int | None:
-    """The bytes that everybody may know of in one storage of a private tensor, whose shape may be
-    ``hidden``; None if nothing is."""
-    elements = elements_of(tensor)
+def _bytes_at_most(
+    tensor: torch.Tensor, storage: torch.UntypedStorage, guard: Guard | None
+) -> int | None:
+    """The bytes that everybody may know of in one storage of a tensor with this guard; None if
+    nothing is."""
+    elements = None if guard is None else elements_of(tensor)
     if elements is None or elements.layout is torch.strided:
+        hidden = guard is not None and guard.shape_hidden
         return cast(int | None, label_of(storage).most) if hidden else storage.nbytes()
     if elements.layout is torch.jagged:
         return None

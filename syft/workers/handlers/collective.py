@@ -9,7 +9,7 @@ too, with its cause.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -61,7 +61,6 @@ from syft.workers.handlers.party_programs import (
 )
 from syft.workers.labels.cell import elements_guard_of, kind_of
 from syft.workers.labels.guards import Guard, meet_guards
-from syft.workers.labels.memory_labels import combined, full_guard_of
 from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
 from syft.workers.wire.references import REF, ids_in
 
@@ -76,7 +75,7 @@ MAX_ROUNDS = 2**20
         makes="outs",
         plain="program, execution, rank",
         leaves="the other parties",
-        to=lambda call: [*map(call.core.place_of, _others(call))],
+        to=lambda call: [*map(call.core.place_of, _others(call))] or [call.core.name],
         answers=(Done, Parked),
         reading=lambda call: _entered(call, call.message, call.peer),
         named=lambda call: _inputs_of(call.message) if call.read[0] else (),
@@ -118,7 +117,7 @@ def _entered(call: Call, message: Start, peer: Peer) -> tuple[Execution | None, 
     except SyftError as error:
         _give_up(core, message, peer, error)
         raise
-    session.begin(message, peer)
+    session.begin(call)
     session.forget_strangers(core)
     session.sharing += _sharing_of(core, message, peer)
     for out in message.outs:
@@ -189,8 +188,8 @@ def _check_start(call: Call, message: Start, peer: Peer) -> None:
     if message.program not in PROGRAMS and message.program not in GUARDING:
         raise MalformedMessage("$.program", "a known collective", str(message.program))
     _check_fresh(core, message, peer)
-    if message.program in PROGRAMS:
-        _check_inputs_here(call, message)
+    if message.program in PROGRAMS:  # as far as the inputs are here already
+        _check_leaves(call, core.store.guard_of(_inputs_of(message), {}))
     for name in message.parties:
         core.connect(name)  # raises UnknownWorker
     for out in message.outs:
@@ -212,17 +211,12 @@ def _check_fresh(core: WorkerCore, message: Start, peer: Peer) -> None:
         raise MalformedMessage("$.execution", "a number above those used before", "an old one")
 
 
-def _check_inputs_here(call: Call, message: Start) -> None:
-    """Raise :class:`~syft.exceptions.PermissionDenied` for an input that may not go to the others,
-    as far as the inputs are here already."""
-    store = call.core.store
-    named = [(id, arg) for arg in message.args for id in ids_in(arg) if id in store]
-    here = [(store.read(id), arg) for id, arg in named]
-    known = [
-        (elements_guard_of(one), arg) for one, arg in here if issubclass(kind_of(one), torch.Tensor)
-    ]
-    whole = reduce(meet_guards, (guard for guard, _ in known), None)
-    _check_leaving(call, known, whole)
+def _check_leaves(call: Call, guard: Guard | None) -> None:
+    """Raise :class:`~syft.exceptions.PermissionDenied` if what is computed from the inputs, which
+    is as private as all of them, may not go to every other party."""
+    ids = _inputs_of(call.message)
+    call.check_leaves(guard, ACTION, *(ids if len(ids) == 1 else ()))
+    check_public_shape(guard, ACTION)
 
 
 # ----------------------------------------------------------------------------------- the arguments
@@ -230,14 +224,13 @@ def _check_inputs_here(call: Call, message: Start) -> None:
 
 def _begin(call: Call, session: Execution, message: Start) -> None:
     """Make the program of an execution, if its inputs may go to all parties."""
-    core, peer = call.core, call.peer
+    peer = call.peer
     if message.program in GUARDING:
         args = _own_arguments(call)
         seat = Seat(
             message.rank,
             len(message.parties),
-            core=core,
-            starter=peer,
+            call=call,
             names=message.parties,
             execution=message.execution,
             sharing=session.sharing,
@@ -245,13 +238,13 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
         session.program = GUARDING[message.program](seat, *args)
         return
     unpacker = call.unpacker()
-    inputs = [unpack_at(arg, unpacker, f".args[{at}]") for at, arg in enumerate(message.args)]
-    for index, value in enumerate(inputs):
-        if not isinstance(value, torch.Tensor):
-            raise MalformedMessage(f"$.args[{index}]", "a tensor", type(value).__name__)
-    guard = combined(inputs)
-    guards = zip(map(full_guard_of, inputs), message.args, strict=True)
-    _check_leaving(call, guards, guard)
+    given = [unpack_at(arg, unpacker, f".args[{at}]") for at, arg in enumerate(message.args)]
+    for index, value in enumerate(given):
+        if not issubclass(kind_of(value), torch.Tensor):
+            raise MalformedMessage(f"$.args[{index}]", "a tensor", kind_of(value).__name__)
+    guard = reduce(meet_guards, map(elements_guard_of, given), None)
+    _check_leaves(call, guard)
+    inputs = [call.to_send(value, ACTION, gradients=False) for value in given]
     if guard is not None and not guard.admits(peer.user):
         inputs, guard = _inputs_that_run(message, inputs, guard)
     session.guard, session.program = guard, _program(message, inputs)
@@ -275,16 +268,6 @@ def _own_arguments(call: Call) -> list[Any]:
 def _refers(arg: Any) -> bool:
     """Whether an argument is a reference, and not a value that travels."""
     return isinstance(arg, list | tuple) and arg[:1] in ([REF], (REF,))
-
-
-def _check_leaving(
-    call: Call, inputs: Iterable[tuple[Guard | None, Any]], guard: Guard | None
-) -> None:
-    """Raise :class:`~syft.exceptions.PermissionDenied` if an input, or what is computed from all of
-    them, may not go to every other party."""
-    for mine, operand in (*inputs, (guard, ())):
-        call.check_leaves(mine, ACTION, next(iter(ids_in(operand)), None))
-    check_public_shape(guard, ACTION)
 
 
 def _inputs_that_run(
@@ -361,7 +344,7 @@ def abort(call: Call, message: Abort) -> None:
         return
     session: Execution | None = core.sessions.get(message.execution)
     failed = RemoteFailure("collective", message.reason)
-    if session is None or session.start is None:
+    if session is None or session.call is None:
         note_failure(core, message.execution, peer, failed)
     elif peer.place in session.parties:
         fail(core, message.execution, session, failed, tell=False)

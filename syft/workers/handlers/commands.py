@@ -60,7 +60,9 @@ from syft.workers.execution.public_facts import in_public_form, is_answer
 from syft.workers.handlers.accesses import command_access
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
+from syft.workers.labels.cell import unsealed
 from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import LABEL
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,
@@ -301,6 +303,8 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
         or _size(result) > SMALL
         or look
         and (not FLAGS[command.op] & FRESH or result._is_view())  # maybe of large memory
+        or guarded
+        and LABEL in result.__dict__  # of a private size: how large it is may not decide
     ):
         _accept(store, command, result)  # may raise
     objects[out] = result
@@ -547,12 +551,24 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
 
     The general path unpacks every kind of operand, and its errors contain the path to the operand.
     """
-    keywords, tags = command.kwargs or {}, call.core.store.tags
+    keywords, store = command.kwargs or {}, call.core.store
     if call.held is None and not call.core.confined:  # unpacking refuses shares
-        found = _present(call.core.store.objects, command.args)
-        named = _named(call.core.store.objects, keywords) if keywords else keywords
+        found = _present(store.objects, command.args)
+        named = _named(store.objects, keywords)
         if found is not None and named is not None:
             return found, named
+    args, kwargs = _unpacked(call, command, keywords)
+    if store.charges.guarded:
+        args, kwargs = replace((args, kwargs), unsealed)
+    if call.frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
+        store.tags.watched = True  # the operation may return one of them
+    return args, kwargs
+
+
+def _unpacked(
+    call: Call, command: Command, keywords: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments, with cells among them."""
     unpacker = call.unpacker()
     args = [
         unpack_at(operand, unpacker, f".args[{index}]")
@@ -561,8 +577,6 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     kwargs = {
         name: unpack_at(operand, unpacker, f".kwargs.{name}") for name, operand in keywords.items()
     }
-    if call.frame.buffers and any(map(tags_of, (*args, *kwargs.values()))):
-        tags.watched = True  # the operation may return one of them
     return args, kwargs
 
 

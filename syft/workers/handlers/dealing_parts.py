@@ -82,7 +82,7 @@ def dealt_here(
 
 
 def _check_room(seat: Seat, deals: Sequence[Deal]) -> None:
-    check_size(elements_of(deals), seat.core.store.charges.most_elements)
+    check_size(elements_of(deals), seat.call.core.store.charges.most_elements)
 
 
 def _letters(

@@ -28,13 +28,11 @@ from syft.exceptions import (
     WorkerLost,
 )
 from syft.ops.nested import leaves
-from syft.serde.packer import Packer
-from syft.serde.registry import pack
 from syft.workers.core.peer import Peer, Place, Session
+from syft.workers.core.pipeline import Call
 from syft.workers.core.sent_labels import terms_of, users_of
-from syft.workers.core.shares import Overwritten, SharingSession
+from syft.workers.core.shares import Overwritten, SharingSession, Turns
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.core.shares import Turns
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.commands import counted
 from syft.workers.handlers.party_programs import (
@@ -85,8 +83,8 @@ class Execution:
     mailbox: dict[tuple[Place, int], KeptLetter] = field(default_factory=dict)
     """The letters that were not read yet, by their senders and their numbers: whoever is no party
     takes nobody's place."""
-    start: Start | None = None
-    starter: Peer | None = None
+    call: Call | None = None
+    """The request that started it, by which alone its letters are sent."""
     program: PartyProgram | None = None
     parties: tuple[Place, ...] = ()
     """Its parties by their ranks, once it was started."""
@@ -106,14 +104,14 @@ class Execution:
         with serving(core, self.payer):  # the others have the names it gave them
             fail(core, execution, self, _failed(core.name, why))
 
-    def begin(self, message: Start, peer: Peer) -> None:
+    def begin(self, call: Call) -> None:
         """Note that it was started, and who its parties are: those that its starter calls so."""
-        self.start, self.starter = message, peer
-        self.parties = tuple((peer.place[0], name) for name in message.parties)
+        self.call = call
+        self.parties = tuple((call.peer.place[0], name) for name in call.message.parties)
 
     def check_letter(self, peer: Peer, number: int) -> None:
         """Raise :class:`~syft.exceptions.MalformedMessage` for a letter that is not to be kept."""
-        if self.start is not None and peer.place not in self.parties:
+        if self.call is not None and peer.place not in self.parties:
             raise MalformedMessage("$", "a letter of a party", f"one of {peer.name}")
         many = len(self.mailbox) >= MAX_PARTY_MESSAGES and (
             sum(place == peer.place for place, _ in self.mailbox) >= MAX_PARTY_MESSAGES
@@ -134,7 +132,7 @@ class Execution:
         One that has not started here loses the letters of those who are gone.  If one of them turns
         out to be a party, it fails when it is started.
         """
-        if self.start is not None:
+        if self.call is not None:
             if self.payer.session in gone:
                 self.abandon(core, execution, reason)
             return
@@ -152,22 +150,18 @@ class Execution:
         self, core: WorkerCore, execution: int, gone: Container[Session], error: WorkerLost
     ) -> None:
         """End the execution if one of those who are gone takes part in it, or has started it."""
-        if self.start is None or self.starter is None:
+        if self.call is None:
             # Its parties are not known here; that of a payer who is gone has been abandoned.
             return
-        if self.starter.session in gone or error.name in self.start.parties:
-            with serving(core, self.starter):
+        if self.call.peer.session in gone or error.name in self.call.message.parties:
+            with serving(core, self.call.peer):
                 fail(core, execution, self, error)
 
     def waits_for_inputs(self, peer: Peer, request: int) -> bool:
         """Whether ``request`` of ``peer`` started this, and not all its inputs are there."""
-        return (
-            self.start is not None
-            and self.starter is not None
-            and self.program is None
-            and self.starter.session is peer.session
-            and self.start.seq == request
-        )
+        if self.call is None or self.program is not None:
+            return False
+        return self.call.peer.session is peer.session and self.call.message.seq == request
 
 
 def _failed(name: str, why: str) -> RemoteFailure:
@@ -201,7 +195,7 @@ def serving(core: WorkerCore, peer: Peer | None) -> Iterator[None]:
 def has_started(core: WorkerCore, execution: int) -> bool:
     """Whether this worker's part of an execution has been started, or has ended."""
     session = core.sessions.get(execution)
-    return execution in core.ended or (session is not None and session.start is not None)
+    return execution in core.ended or (session is not None and session.call is not None)
 
 
 def session_of(core: WorkerCore, execution: int, peer: Peer) -> Execution:
@@ -226,10 +220,10 @@ def _make_room(core: WorkerCore) -> None:
 
     def waits(execution: int) -> bool:
         session: Execution | None = core.sessions.get(execution)
-        return session is not None and session.start is None
+        return session is not None and session.call is None
 
     def payers() -> dict[int, str]:
-        return {key: one.payer.name for key, one in core.sessions.items() if one.start is None}
+        return {key: one.payer.name for key, one in core.sessions.items() if one.call is None}
 
     oldest = core.waiting_to_go.next(payers, waits)
     if oldest is None:
@@ -257,8 +251,8 @@ def remove(core: WorkerCore, execution: int) -> Execution | None:
     if session is not None:
         charges = core.store.charges
         charges.leave(session.payer.session.account, executions=1)
-        if session.start is not None and session.starter is not None:
-            charges.leave(session.starter.session.account, promises=len(session.start.outs))
+        if (call := session.call) is not None:
+            charges.leave(call.peer.session.account, promises=len(call.message.outs))
         for name in list(session.mailbox):
             _read(core, session, name)
     return session
@@ -313,7 +307,7 @@ def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> No
     """Fail an execution because a letter of a party cannot be read or kept: now, or when it is
     started."""
     session: Execution | None = core.sessions.get(execution)
-    if session is not None and session.start is not None:
+    if session is not None and session.call is not None:
         if peer.place in session.parties:
             fail(core, execution, session, error)
         return
@@ -377,7 +371,7 @@ def resume(core: WorkerCore, execution: int, session: Execution, collected: bool
     for which it waits.
     """
     program = cast(PartyProgram, session.program)
-    with serving(core, session.starter):
+    with serving(core, cast(Call, session.call).peer):
         while True:
             try:
                 received = _collected(core, session) if collected else None
@@ -386,7 +380,7 @@ def resume(core: WorkerCore, execution: int, session: Execution, collected: bool
                 if isinstance(step, Turns):
                     step.take(partial(_take_turn, core, execution, session, step))
                     return
-                _send(core, execution, session, step)
+                _send(cast(Call, session.call), session, step)
             except StopIteration as ended:
                 _finish(core, execution, session, ended.value)
                 return
@@ -407,40 +401,35 @@ def _take_turn(core: WorkerCore, execution: int, session: Execution, turns: Turn
     resume(core, execution, session, False)
 
 
-def _send(core: WorkerCore, execution: int, session: Execution, step: Round) -> None:
-    """Send the letters of a round, by rank, if all of them may go there.
+def _send(call: Call, session: Execution, step: Round) -> None:
+    """Send the letters of a round, by rank, if all parties may have them.
 
     Those of a program on tensors are as private as what came in the rounds before, which another
     party may have started for other parties.
     """
-    message = cast(Start, session.start)
+    message: Start = call.message
     guarding = message.program in GUARDING
     guard = step.guard if guarding else session.guard
-    if guard is not None:
-        user = cast(Peer, session.starter).user
-        for rank in step.send:
-            core.check_leaving(guard, message.parties[rank], user, ACTION)
     check_public_shape(guard, ACTION)
-    users, private = users_of(guard), guarding or guard is not None
-    hidden, terms = guard is not None and guard.shape_hidden, terms_of(guard, core.name, True)
-    for rank, values in step.send.items():
-        packer = Packer(limits=core.limits)
-        operands = tuple(
-            pack(value.contiguous() if isinstance(value, torch.Tensor) else value, packer)
-            for value in values
-        )
-        place = execution, session.sent[rank], message.rank
-        sent = Exchange(*place, operands, users, hidden, terms)
+    about = users_of(guard), False, terms_of(guard, call.core.name, True)
+
+    def letter(rank: int, values: tuple[Any, ...]) -> Exchange:
+        number = session.sent[rank]
         session.sent[rank] += 1
-        core.post(message.parties[rank], sent, packer.buffers, private=private)
-        packer.sent()
+        return Exchange(message.execution, number, message.rank, values, *about)
+
+    letters = [
+        (message.parties[rank], values, partial(letter, rank)) for rank, values in step.send.items()
+    ]
+    call.post(guard, ACTION, letters, private=guarding or guard is not None)
 
 
 # ----------------------------------------------------------------------------------------- ending
 
 
 def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -> None:
-    message = cast(Start, session.start)
+    call = cast(Call, session.call)
+    message: Start = call.message
     results: Sequence[Any] = result if isinstance(result, tuple | list) else (result,)
     if len(results) != len(message.outs):
         _put_back(results)
@@ -466,7 +455,7 @@ def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -
         fail(core, execution, session, error)
         return
     end(core, execution)
-    core.answer(cast(Peer, session.starter), Done(message.seq))
+    core.answer(call.peer, Done(message.seq))
     if session.turns is not None:
         session.turns.done()
 
@@ -488,17 +477,18 @@ def fail(
     turn here would wait too.  The sessions of shared tensors that it used are interrupted, or end.
     """
     cause = cause_of(core, session, error)
-    message = session.start
+    call = session.call
     for sharing in session.sharing:
-        stop(sharing, cast(Start, message), error, cause)
+        stop(sharing, cast(Call, call).message, error, cause)
     end(core, execution)
     # One that fails inside cannot be closed.
     if session.program is not None and not getattr(session.program, "gi_running", False):
         session.program.close()
-    if message is None:
+    if call is None:
         return
+    message: Start = call.message
     failed = core.failure(message.seq, error, hidden=_is_hidden(session, error))
-    core.answer(cast(Peer, session.starter), failed)
+    core.answer(call.peer, failed)
     lost = {error.name} if isinstance(error, WorkerLost) else set()
     if tell:
         tell_others(core, message, cause, set(message.parties) - lost)

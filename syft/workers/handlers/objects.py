@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -135,7 +135,7 @@ def _stays(call: Call) -> bool:
     return message.keep or (core.contested and not core.owners.may_take(call.peer, message.id))
 
 
-def _storing(call: Call) -> Iterable[str] | None:
+def _storing(call: Call) -> Sequence[str] | None:
     """The worker that fetches an object for its store, if one does."""
     return (call.core.place_of_caller(call.peer),) if call.message.guarded else None
 
@@ -385,7 +385,7 @@ def move(call: Call, message: Move) -> Reply:
 def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     """Send an object to another worker; returns true if its gradients come back, and false if those
     of graphs here go after it."""
-    core, origin, id, value = call.core, call.read, message.id, call.to_send(message.id)
+    core, origin, id, value = call.core, call.read, message.id, call.to_send(stored, "move")
     guard, recorded = guard_of(stored), message.requires_grad is not False
     place = message.to if guard is None else core.place_of(message.to)
     connection = core.connect(message.to)

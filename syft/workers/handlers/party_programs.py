@@ -34,10 +34,8 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import KEY_BYTES, ZeroShares, fresh_key
 from syft.exceptions import HookError, MalformedMessage, UnsupportedOperation
-from syft.workers.core.peer import Peer
-from syft.workers.core.shares import SharingSession
-from syft.workers.core.state_machine import WorkerCore
-from syft.workers.core.shares import Turns
+from syft.workers.core.pipeline import Call
+from syft.workers.core.shares import SharingSession, Turns
 from syft.workers.labels.guards import Guard
 
 LetterName = tuple[int, int]
@@ -115,12 +113,11 @@ class Party:
 class Seat(Party):
     """The place of a party at its worker, for programs that see to guards themselves.
 
-    ``names`` are the parties by name; ``starter`` is the caller that started it.  What a program
-    notes as ``sharing`` is interrupted or ends if it fails.
+    ``call`` is the request that started it, by which alone something is sent on; ``names`` are the
+    parties by name.  What a program notes as ``sharing`` is interrupted or ends if it fails.
     """
 
-    core: WorkerCore = field(kw_only=True)
-    starter: Peer = field(kw_only=True)
+    call: Call = field(kw_only=True)
     names: tuple[str, ...] = field(kw_only=True)
     execution: int = field(kw_only=True)
     sharing: list[SharingSession] = field(kw_only=True, default_factory=list)

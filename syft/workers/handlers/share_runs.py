@@ -175,7 +175,7 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     number, ahead = _taken(here, counter, program)
     if here.deals and ahead is None:
         ahead = yield from dealt_here(seat, here, number, deals_of(program))
-    operands = _operands(here, inputs, seat.core.store.charges.most_elements)
+    operands = _operands(here, inputs, seat.call.core.store.charges.most_elements)
     values = [value for value, _ in operands]
     yield here.turns
     here.check_open()
@@ -267,7 +267,7 @@ def _taken(
 
 def _context(seat: Seat, here: SharingSession, counter: int) -> PartyContext:
     """Who runs a program."""
-    most = seat.core.store.charges.most_elements
+    most = seat.call.core.store.charges.most_elements
     return PartyContext(here.rank, len(here.names), here.own_cipher, here.zeros, counter, most)
 
 
@@ -317,8 +317,8 @@ def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> Non
     """
     for step in program.instructions:
         if step.code is ShareCode.REVEAL and step.args[1] != seat.rank:
-            name = seat.names[step.args[1]]
-            seat.core.check_leaving(guards.of(step.outs[0]), name, seat.starter.user, "reveal")
+            guard, name = guards.of(step.outs[0]), seat.names[step.args[1]]
+            seat.call.check_leaves(guard, "reveal", only=name)
 
 
 def _stored(

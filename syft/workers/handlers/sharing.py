@@ -27,7 +27,8 @@ from syft.workers.execution.leaving import check_dealing
 from syft.workers.handlers.executions import waiting_bytes
 from syft.workers.handlers.party_programs import Letter, PartyProgram, Seat, guarding
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.cell import elements_guard_of
+from syft.workers.labels.memory_labels import protect
 
 LARGEST = 1 << 28
 """The most elements of a share that is drawn from a seed: a few bytes must not ask for more."""
@@ -59,10 +60,10 @@ def open_session(seat: Seat, dealer: Any = None) -> PartyProgram:
     parts = {rank: _part_in(told[rank]) for rank in own}
     zeros = ZeroShares.agreed(b"shares", seat.rank, own, parts)
     session = SharingSession(
-        seat.core.name, seat.names, seat.rank, keys, zeros, seat.starter, dealer
+        seat.call.core.name, seat.names, seat.rank, keys, zeros, seat.call.peer, dealer
     )
-    place = seat.starter.place[0], seat.names[provider]
-    session.letters = partial(waiting_bytes, seat.core, place)
+    place = seat.call.peer.place[0], seat.names[provider]
+    session.letters = partial(waiting_bytes, seat.call.core, place)
     return [session]
 
 
@@ -127,7 +128,7 @@ def session_here(seat: Seat, value: Any, interrupted: bool = False) -> SharingSe
 
 @guarding(CollectiveCode.SPLIT)
 def split(
-    seat: Seat, session: Any, owner: Any, secret: torch.Tensor | None = None, provider: Any = None
+    seat: Seat, session: Any, owner: Any, secret: Any = None, provider: Any = None
 ) -> PartyProgram:
     """Shares of a tensor that one worker holds, its ``owner``, which may be a party itself.
 
@@ -142,8 +143,9 @@ def split(
     here = None if session is None else session_here(seat, session)
     parties = _parties_of_split(seat, here, owner)
     if seat.rank == owner:
-        value, guard = _checked_secret(secret), full_guard_of(secret)
+        guard = elements_guard_of(secret)
         check_provider(seat, guard, _named(provider) if here is None else _provider_in(here))
+        value = _checked_secret(seat.call.to_send(secret, "share", gradients=False))
         letters = _pieces(value, len(parties))
         send = {rank: letter for rank, letter in enumerate(letters) if rank != owner}
         yield seat.round(send, (), guard)
@@ -194,18 +196,20 @@ def check_provider(seat: Seat, guard: Guard | None, provider: str) -> None:
     """Raise :class:`~syft.exceptions.ProviderDenied` if the provider, as the caller calls it, may
     not deal for shares of what is guarded so."""
     if guard is not None and guard.providers is not None:
-        here = seat.core.name
-        check_dealing(guard, provider if provider == here else seat.core.place_of(provider), here)
+        here = seat.call.core.name
+        check_dealing(
+            guard, provider if provider == here else seat.call.core.place_of(provider), here
+        )
 
 
 def _check_caller(seat: Seat, guard: Guard | None, session: SharingSession) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` if the caller would deal for what it may not
     read: with the help of one party it would know the secret."""
-    caller = seat.starter
+    caller = seat.call.peer
     if guard is None or guard.admits(caller.user):
         return
     if _provider_in(session) == caller.said:
-        raise PermissionDenied("share", seat.core.name, caller.user, to=caller.said)
+        raise PermissionDenied("share", seat.call.core.name, caller.user, to=caller.said)
 
 
 def _pieces(secret: torch.Tensor, parties: int) -> list[tuple[Any, Any, Any]]:

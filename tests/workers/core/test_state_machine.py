@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, get_args
 
 import msgpack
@@ -29,7 +30,7 @@ from syft.ops.table import BY_NAME, NAMES
 from syft.program.program import Action, Program, Slot
 from syft.serde.limits import Limits
 from syft.serde.packer import Packer
-from syft.serde.registry import pack
+from syft.serde.registry import pack, unpack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.wire import messages
 from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles
@@ -37,6 +38,7 @@ from syft.workers.core import state_machine
 from syft.workers.core.peer import Peer
 from syft.workers.core.pipeline import MAX_DEPTH, descend
 from syft.workers.core.state_machine import Answer, WorkerCore
+from syft.workers.labels.cell import guard_of, unsealed
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.definitions import Group, InputKind
@@ -55,6 +57,8 @@ from syft.workers.wire.messages import (
     Skipped,
     Value,
 )
+from syft.workers.wire.references import REF
+from syft.serde.frame import Frame
 from tests.workers.core.peers import (
     ME,
     ask,
@@ -157,6 +161,13 @@ def test_an_answer_that_is_not_declared_is_an_error(
     assert f"answered with {'a bare value' if bare else 'Done'}" in str(error)
 
 
+def _described_by(act: Any, declared: Declaration, monkeypatch: Any) -> None:
+    """Let another handler serve ``Describe``."""
+    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
+    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
+    handles(messages.Describe, declared)(act)
+
+
 @pytest.mark.parametrize("user", [None, "ann"])
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("through", [True, False])
@@ -166,13 +177,11 @@ def test_no_number_of_something_private_leaves_by_a_handler_that_asks_nothing(
     """The controls: the same handler replies with the number to ann, and to all if it is public."""
 
     def act(call: Call, message: messages.Describe) -> Any:
-        number = float(call.unpacker().worker.resolve(message.id).sum())
+        number = float(unsealed(call.unpacker().worker.resolve(message.id)).sum())
         return call.tell(number, lambda guard: False) if through else messages.Value(1, number)
 
     declared = Declaration(reads="id", answers=(messages.Value,), waits=False)
-    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
-    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
-    handles(messages.Describe, declared)(act)
+    _described_by(act, declared, monkeypatch)
     put(core, 77, torch.ones(2), users=("ann",) if private else None)
     (reply,) = said(core, messages.encode(messages.Describe(1, 77)), peer=Peer("me", user))
     if not through:
@@ -214,9 +223,7 @@ def test_nothing_private_leaves_by_a_handler_that_asks_nothing(
 ) -> None:
     """The control: the same handler replies with the same tensor if it is public."""
     declared = Declaration(reads="id", leaves=leaves, answers=(messages.Value,), waits=False)
-    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
-    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
-    handles(messages.Describe, declared)(act)
+    _described_by(act, declared, monkeypatch)
     put(core, 77, torch.ones(2), users=() if private else None)
     (reply,) = said(core, messages.encode(messages.Describe(1, 77)))
     if private:
@@ -238,14 +245,14 @@ def test_nothing_private_is_sent_on_by_a_handler_that_asks_nothing(
     gone: list[Any] = []
 
     def act(call: Call, message: messages.Describe) -> Any:
-        gone.append(call.to_send(message.id) if through else call.stored(message.id) * 1)
+        stored = call.stored(message.id)
+        bare: Any = stored
+        gone.append(call.to_send(stored, "send it") if through else bare * 1)
         return messages.Done(message.seq)
 
     to = None if places is None else lambda call: places
     declared = Declaration(reads="id", to=to, action="send it", waits=False)
-    monkeypatch.setitem(DECLARATIONS, messages.Describe, declared)
-    monkeypatch.delitem(WorkerCore.handlers, messages.Describe)
-    handles(messages.Describe, declared)(act)
+    _described_by(act, declared, monkeypatch)
     put(core, 77, torch.ones(2), users=("ann",) if private else None)
     (reply,) = said(core, messages.encode(messages.Describe(1, 77)), peer=Peer("me", user))
     if not through:
@@ -258,6 +265,59 @@ def test_nothing_private_is_sent_on_by_a_handler_that_asks_nothing(
         error = error_in(reply)
         assert isinstance(error, HookError if undeclared else PermissionDenied)
         assert undeclared or "may not go to 'alice'" in str(error)
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+@pytest.mark.parametrize("private", [True, False])
+def test_an_operand_that_is_private_is_nothing_to_a_handler_that_asks_nothing(
+    private: bool, user: str | None, core: WorkerCore, monkeypatch: Any
+) -> None:
+    """The control: the same handler keeps what is public."""
+    kept: list[Any] = []
+
+    def act(call: Call, message: messages.Describe) -> Any:
+        kept.append(unpack([REF, message.id], call.unpacker()) * 1)
+        return messages.Done(message.seq)
+
+    _described_by(act, Declaration(reads="id", waits=False), monkeypatch)
+    put(core, 77, torch.ones(2), users=("ann",) if private else None)
+    (reply,) = said(core, messages.encode(messages.Describe(1, 77)), peer=Peer("me", user))
+    assert bool(kept) is (type(reply) is messages.Done) is not private
+
+
+@pytest.mark.parametrize("only", ["", "alice", "eve"])
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("places", [(), ("alice",), ("bob",), ("alice", "eve")])
+def test_a_letter_goes_where_its_request_goes_and_nowhere_else(
+    places: Any, private: bool, only: str, core: WorkerCore, monkeypatch: Any
+) -> None:
+    """Alice is named; bob is where it is.  The controls: what is public goes."""
+
+    def act(call: Call, message: messages.Describe) -> Any:
+        guard = guard_of(call.stored(message.id))
+        call.check_leaves(guard, "a letter", only=only)
+        call.post(guard, "a letter", [("alice", (1,), partial(messages.Exchange, 7, 0, 0))], True)
+        return messages.Done(message.seq)
+
+    declared = Declaration(reads="id", to=lambda call: places, waits=False)
+    _described_by(act, declared, monkeypatch)
+    monkeypatch.setattr(core, "connect", lambda name: None)
+    put(core, 77, torch.ones(2))
+    if private:
+        protect(core.store.open(77), Guard(frozenset(), destinations=frozenset(("alice",))))
+        core.guard()
+    letters = core.receive(Frame(messages.encode(messages.Describe(1, 77)), []), Peer("me", "eve"))
+    (error,) = [
+        error_in(found)
+        for to, frame in letters
+        if isinstance(to, Peer)
+        and isinstance(found := messages.decode(frame.header), messages.Failure)
+    ] or (None,)
+    goes = not private or places in (("alice",), ("bob",)) and only in ("", *places)
+    assert (error is None) is goes and len(letters) == 1 + goes
+    if error is not None:
+        nowhere = not [place for place in places if only in ("", place)]
+        assert type(error) is (HookError if nowhere else PermissionDenied)
 
 
 @pytest.mark.parametrize("kind", [messages.Fetch, messages.FetchAll])

@@ -310,3 +310,13 @@ def test_a_graph_is_written_where_there_are_no_views() -> None:
                 run("torch.Tensor.mul_", target, data.w.sum())
             run("torch.Tensor.mul_", target, 2)
         assert not data.x.requires_grad and not row.requires_grad
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_what_is_told_of_a_result_is_not_told_of_an_operand(count: int) -> None:
+    """For some sizes ``broadcast_tensors`` returns the operand itself, not a view of it."""
+    rows = private(count).x
+    before = public_shape(rows), sizes_at_most(rows)
+    made, _ = run("torch.broadcast_tensors", rows, torch.zeros(5, 4))
+    assert public_shape(made) == (5, 4) and made is not rows
+    assert before == (public_shape(rows), sizes_at_most(rows)) == ((ANY, 4), (ROWS, 4))

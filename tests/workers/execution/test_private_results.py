@@ -8,16 +8,21 @@ import pytest
 import torch
 
 import syft as sy
+from syft.ops.evaluate import evaluate
 from syft.workers.execution import private_results as module
+from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.private_results import (
     NOTHING,
     UNCLEAR,
     common_guard,
 )
+from syft.workers.execution.public_sizes import has_bound
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.memory_labels import full_guard_of, label_of, protect
 
 ANN, BEA = Guard(frozenset({"ann"})), Guard(frozenset({"bea"}))
+HIDDEN = Guard(frozenset({"ann"}), shape_hidden=True)
 
 
 def private_result(function: Any, values: Any, guard: Guard, **named: Any) -> Any:
@@ -66,7 +71,9 @@ def test_what_is_made_is_guarded_and_in_memory_of_its_own() -> None:
         (torch.Tensor.view, (torch.ones(2), 1, 2)),
         (torch.Tensor.contiguous, (torch.ones(2),)),
         (torch.max, (torch.ones(2, 2), 0)),
-        (torch.nonzero, (torch.ones(2),)),
+        (torch.repeat_interleave, (torch.tensor([1, 2]),)),
+        (torch.bincount, (torch.tensor([1, 2]),)),
+        (torch.masked_select, (torch.ones(2, requires_grad=True), torch.tensor([True, False]))),
         (torch.add, (torch.ones(2), torch.ones(3))),
         (torch.take, (torch.ones(2), torch.tensor([7]))),
         (torch.Tensor.item, (torch.ones(1),)),
@@ -76,6 +83,39 @@ def test_other_commands_take_the_general_path(function: Any, args: Any) -> None:
     private(args[0])
     for _ in range(2):
         assert private_result(function, args, ANN) is NOTHING
+
+
+@pytest.mark.parametrize("mask", [[True, False, True], [False] * 3, [True] * 3])
+@pytest.mark.parametrize("function", [torch.Tensor.__getitem__, torch.masked_select, torch.nonzero])
+def test_a_result_of_a_private_size_has_the_labels_of_the_general_way(
+    function: Any, mask: list[bool]
+) -> None:
+    x, rows = private(torch.arange(3.0)), private(torch.tensor(mask))
+    args = (x * 1, rows) if function is not torch.nonzero else (rows,)
+    private(args[0])
+    quick = private_result(function, args, ANN)
+    slow = run_foreseen(
+        function, args, {}, evaluate(function, args, {}), HIDDEN, NoHoldings(), True
+    )
+    assert quick is not NOTHING and quick.equal(slow) and quick.equal(function(*args))
+    assert label_of(quick) == label_of(slow) and label_of(quick).most is not None
+    places = quick.untyped_storage(), slow.untyped_storage()
+    assert label_of(places[0]) == label_of(places[1]) and full_guard_of(quick) == HIDDEN
+    assert has_bound(quick)
+
+
+def test_a_result_that_is_larger_than_its_bound_takes_the_general_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = private(torch.ones(3))
+    results = iter([torch.ones(2, 1), torch.ones(4, 1), torch.ones(2), torch.ones(3, 1)[:2]])
+
+    def made(x: torch.Tensor) -> Any:
+        return x.nonzero() if type(x) is not torch.Tensor else next(results).long()
+
+    monkeypatch.setattr(module, "evaluate", lambda *call: evaluate(torch.nonzero, *call[1:]))
+    found = [private_result(made, (x,), ANN) for _ in range(3)]
+    assert [result is NOTHING for result in found] == [False, True, True]
 
 
 def test_what_is_not_as_forecast_takes_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +147,22 @@ def test_what_would_write_to_other_memory_takes_the_general_path(other: torch.Te
     assert private_result(torch.Tensor.add_, (other, x), ANN) is NOTHING
     assert private_result(torch._foreach_mul_, ([x, other], 2.0), ANN) is NOTHING
     assert other.tolist() == x.tolist() == [1, 1]
+
+
+def test_integers_and_truths_are_written_in_place_where_no_failure_comes_half_way() -> None:
+    x, mask = private(torch.arange(3)), private(torch.tensor([True, False, True]))
+    for function, args in (
+        (torch.Tensor.add_, (x, 1)),
+        (torch.Tensor.masked_fill_, (x, mask, 0)),
+        (torch.Tensor.logical_not_, (mask,)),
+    ):
+        assert private_result(function, args, ANN) is args[0]
+    assert x.tolist() == [0, 2, 0] and mask.tolist() == [False, True, False]
+    for function, args in (
+        (torch.Tensor.floor_divide_, (x, x + 1)),
+        (torch.Tensor.index_fill_, (x, 0, x, 7)),
+    ):
+        assert private_result(function, args, ANN) is NOTHING
 
 
 def test_a_write_that_fails_takes_the_general_path() -> None:

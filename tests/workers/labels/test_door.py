@@ -31,12 +31,20 @@ OBJECTS = {
 
 
 OPENERS = {
-    "workers/core/pipeline.py": "gives the operands to what runs as it was foreseen",
+    "workers/core/pipeline.py": "opens what may leave, and what runs as it was foreseen",
+    "workers/handlers/commands.py": "runs what was foreseen",
     "workers/execution/leaving.py": "copies with labels, and finds the leaves that graphs end at",
     "tensors/remote_link.py": "takes what has come home to the worker of the user's program",
     "plans/remote/plan_call.py": "finds a plan, whose state goes to what runs as it was foreseen",
 }
 """The modules that open what is stored and ask nobody, besides the cell and the store."""
+
+SENDERS = {
+    "workers/core/pipeline.py": "asks for every request whether what it sends on may go there",
+    "workers/execution/leaving.py": "asks for each gradient that follows a leaf",
+    "hooks/sending.py": "asks for what the program of this process sends",
+}
+"""The modules that ask whether a value may go to another worker; all else leaves through them."""
 
 REACHING = {
     "workers/core/store.py": "notes which results the owner's program may have retain gradients",
@@ -75,9 +83,6 @@ _OPENING = {
     "unsealed": None,
     "_unsealed": None,
     "open": ("store", "_store"),
-    "resolve": ("core", "operands", "view"),
-    "operands": ("call",),
-    "StoreView": None,
     "_object_itself": None,
 }
 """Names that open, and of what they are attributes, if that matters."""
@@ -97,6 +102,12 @@ def _reaches(node: ast.AST) -> bool:
 def test_the_listed_modules_alone_open_what_is_stored() -> None:
     itself = {"workers/labels/cell.py"}
     assert _modules_with(_opens) - itself == OPENERS.keys()
+
+
+def test_the_listed_modules_alone_ask_whether_a_value_may_go_elsewhere() -> None:
+    """What a request sends passes one step: no handler has a check of its own."""
+    named = _modules_with(lambda node: isinstance(node, ast.Name) and node.id == "check_leaving")
+    assert named == SENDERS.keys()
 
 
 def test_the_listed_modules_alone_reach_gradients_and_graphs() -> None:
