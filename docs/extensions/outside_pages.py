@@ -41,7 +41,7 @@ FOLDERS = {
 MADE = ("project", "tutorials")
 """The folders of ``docs`` that are written here, anew each time."""
 
-CHILDREN = {"design/README": "0*\nopen", "project/benchmarks": "results_*"}
+CHILDREN = {"design/README": "0*\nwhere\nopen\nchanges_*", "project/benchmarks": "results_*"}
 """By page: the pages below it, which a reader of the repository sees in the folder."""
 
 _LINK = re.compile(r"(!?\[[^\]\[]*\])\(([^)\s#]+)(#[^)\s]*)?\)")

@@ -264,18 +264,6 @@ or has been fetched). Use it as it is.
         """
         return None
 
-    def with_ones(self) -> torch.Tensor | None:
-        """A tensor of the same kind and shape whose elements are one, without a graph; None if
-        there is none.
-
-        On it a worker tries the operations of those who may not see the values of this one.  It
-        refuses these operations if there is none.
-
-        >>> Link().with_ones() is None
-        True
-        """
-        return None
-
     def allow(
         self,
         users: tuple[str, ...],

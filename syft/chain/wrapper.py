@@ -397,44 +397,6 @@ def first_link(tensor: torch.Tensor | None) -> Link:
     return tensor.child if type(tensor) is Wrapper else PLAIN
 
 
-def twin_with_ones(tensor: torch.Tensor) -> torch.Tensor | None:
-    """A tensor of the same kind, shape and strides whose elements are one, those of integers zero,
-    because that is an index of everything; None if its kind has none.
-
-    It requires grad if the tensor does, and is a leaf if the tensor is one.
-
-    >>> x = torch.tensor([2.0, 3.0], requires_grad=True)
-    >>> twin_with_ones(x), twin_with_ones(torch.tensor(7))
-    (tensor([1., 1.], requires_grad=True), tensor(0))
-    """
-    if type(tensor) is not Wrapper:
-        fill = int(tensor.is_floating_point() or tensor.is_complex())
-        return _with_graph_of(tensor, torch.full_like(tensor.detach(), fill))
-    twin = tensor.child.with_ones()
-    if twin is None or tensor.child.at_function_level:
-        return twin
-    return _with_graph_of(tensor, twin)
-
-
-def copy_with_graph(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of a plain tensor that requires grad if it does, and is a leaf if it is one.
-
-    >>> copy_with_graph(torch.ones(2, requires_grad=True))
-    tensor([1., 1.], requires_grad=True)
-    """
-    return _with_graph_of(tensor, tensor.detach().clone())
-
-
-def _with_graph_of(tensor: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
-    if not tensor.requires_grad:
-        return twin
-    twin.requires_grad_()
-    if tensor.is_leaf:
-        return twin
-    with torch.enable_grad():
-        return twin.clone()
-
-
 def _described(wrapper: Wrapper) -> str:
     """What errors about a recording call a wrapper: by its first link."""
     link = wrapper.child

@@ -35,6 +35,7 @@ from syft.workers.shells.virtual import VirtualWorker
 
 MOST_RECORDINGS = 16
 """Recordings that a plan keeps of calls with sizes by which its function decided otherwise."""
+_BUILD_BEFORE = "build it before; a call of it needs no build: its operations are recorded here"
 _BUILD_FIRST = "build it first, or write y.copy_(plan(x))"
 
 
@@ -84,6 +85,9 @@ class AbstractPlan(Exportable):
         recipe = self._recipe()
         if recipe is None:
             raise ProgramError(f"Plan {self.name!r} came without its function: it only replays.")
+        recording = RECORDING.get()
+        if recording is not None:
+            recording.refuse(f"the building of plan {self.name!r}", _BUILD_BEFORE)
         if not recipe.takes("trace_autograd"):
             kwargs.pop("trace_autograd", None)
         record = self._record

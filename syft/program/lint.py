@@ -17,7 +17,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -162,10 +162,11 @@ class _Scope:
                 f"${where}", "a slot, a tuple of these or None", _describe_operand(pattern)
             )
 
-    def numbers(self, action: Action) -> None:
-        """Check the operands of arithmetic: numbers, and slots that may hold one."""
-        self.operands(enumerate(action.args), ".args")
-        for place, item in enumerate(action.args):
+    def numbers(self, action: Action, first: int = 0) -> None:
+        """Check the operands of arithmetic from the ``first`` on: numbers, or slots of one."""
+        places = list(enumerate(action.args))[first:]
+        self.operands(places, ".args")
+        for place, item in places:
             if type(item) is not Slot and type(item) not in NUMBER_TYPES and item is not None:
                 raise MalformedMessage(
                     f"$.args[{place}]", "a slot or a number", _describe_operand(item)
@@ -173,10 +174,10 @@ class _Scope:
 
     def expectation(self, action: Action) -> None:
         """Check what is expected of two numbers: that they are in a relation, or are not."""
-        relation, *numbers = action.args
+        relation = action.args[0]
         if type(relation) is not str or relation not in RELATIONS:
             raise MalformedMessage("$.args[0]", "a relation", _describe_operand(relation))
-        self.numbers(replace(action, args=tuple(numbers)))
+        self.numbers(action, 1)
 
     def cond(self, action: Action) -> None:
         """Check a branch: a condition, two programs, and the operands that both take."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from syft.chain.link import Delivery, Level, Link
-from syft.chain.wrapper import Wrapper, first_link, links_in, twin_with_ones, wrap
+from syft.chain.wrapper import Wrapper, first_link, links_in, wrap
 from syft.exceptions import LocationMismatch, UnsupportedOperation
 from syft.ops.calls import mutated_argument
 from syft.ops.nested import Arguments, Keywords, replace
@@ -167,15 +167,6 @@ class LocalLink(Link):
         (Wrapper)>LocalLink>tensor([1., 1.])
         """
         return self.like().on(copy.deepcopy(self._attached(), memo))
-
-    def with_ones(self) -> torch.Tensor | None:
-        """A link of this kind before ones, if what is behind this one has such a twin.
-
-        >>> LocalLink().on(torch.zeros(2)).child.with_ones()
-        (Wrapper)>LocalLink>tensor([1., 1.])
-        """
-        behind = twin_with_ones(self._attached())
-        return None if behind is None else self.like().on(behind)
 
     def remote_get(self, user: str | None = None) -> torch.Tensor:
         """A link of this kind before the pointer behind it, whose worker fetches the data."""

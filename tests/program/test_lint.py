@@ -234,6 +234,12 @@ PROBLEMS: dict[str, tuple[Program, str, str, str]] = {
         "a relation",
         "an int",
     ),
+    "an expectation of a text": (
+        Program(1, (act("syft.ops.numbers.expect", "lt", Slot(0), "2", True),), Slot(0)),
+        "$.actions[0].args[2]",
+        "a slot or a number",
+        "a str",
+    ),
     "a condition that is a text": (
         Program(1, (act(COND, "yes", SAME, SAME, [Slot(0)], out=Slot(1)),), Slot(1)),
         "$.actions[0].args[0]",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from syft.ops.evaluate import _look, evaluate
 from syft.ops.nested import leaves, replace, tensors_in
 from syft.ops.outcome import Made, Outcome, Verdict
-from syft.workers.execution.foreseen import _check_writes, _fit, _Labels, _stand_ins, fitted
+from syft.workers.execution.foreseen import _check_writes, _fitted, _Labels, _stand_ins
 from syft.workers.labels.guards import Guard
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
 from tests.torch_suite.known_failures import parameters
@@ -88,7 +87,7 @@ def check(case: Case, requires_grad: bool) -> None:
         if forecast.verdict is not Verdict.RUNS:
             assert case.op.name in NOT_RUN[forecast.verdict]
             continue
-        result = fitted(result, forecast.result, partial(_fit, inputs))
+        result = _fitted(result, forecast, inputs)
         _check_writes(forecast, inputs)
         failed = _stand_ins(forecast, as_given, _Labels(Guard(frozenset()), False))
         assert looks(result, forecast, inputs) == looks(failed, forecast, as_given)
@@ -114,4 +113,4 @@ def test_what_is_checked_can_fail() -> None:
     forecast = evaluate(torch.sum, (x, 0), {})
     assert type(forecast) is Outcome
     with pytest.raises(Exception, match="another shape"):
-        fitted(torch.sum(x, 1), forecast.result, partial(_fit, [x]))
+        _fitted(torch.sum(x, 1), forecast, [x])

@@ -1,20 +1,21 @@
 """What decided the recording of a plan, and whether it is still the case.
 
 A recording assumes which modules there are, whether they train, their hooks and constant attributes
-(``dropout.p``), the options of an optimizer, and which parameters it steps.  These are observed
+(``dropout.p``), the options of an optimizer, and which parameters it steps.  It keeps the values
+that the function found in its closure and around it (:mod:`syft.plans.building.reads`), and copies
+of tensors that nothing trains or writes to.  These are observed
 when a plan is recorded and compared at every call, by loops that run in C.  When one of them has
 changed, the plan is not built any more, and an error names the change.
 
-Not observed: what a run of the function itself changes (a module that counts its calls), and what
-is in no ``__dict__`` of a module or optimizer, such as the contents of a list that is an attribute.
+Not observed: what a run of the function itself changes (a module that counts its calls), and writes
+that torch does not count (``x.data.add_(1)``, numpy).
 """
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from itertools import chain
-from operator import is_
+from itertools import chain, filterfalse
+from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -22,23 +23,14 @@ from torch import nn
 from torch.optim import Optimizer
 
 from syft.ops.table import ops_where
-from syft.plans.building.optimizers import tensors_in
+from syft.plans.building.optimizers import StateTensor, tensors_in
 from syft.plans.building.options import Options
+from syft.plans.building.reads import CODE, LENGTH, Fact, Surroundings, is_constant, value_at
+from syft.plans.building.state import BoundState
 from syft.program.program import Program
 from syft.ops.nested import leaves
+from syft.program.recording.environment.snapshot import version_of
 from syft.torch_private import OPTIMIZER_MARKS
-
-
-class Fact(NamedTuple):
-    """``container[key]`` was ``value``; it belongs to a module or optimizer of class ``owner``.
-
-    The object itself is not kept: a plan that is a module would hold itself.
-    """
-
-    owner: str
-    container: dict[Any, Any]
-    key: Any
-    value: Any
 
 
 class Count(NamedTuple):
@@ -55,13 +47,16 @@ class Observations(NamedTuple):
 
     ``stepped`` holds for each group of an optimizer its list of parameters, and what was in it.
     ``copies`` are facts whose value is a copy of an option that is a tensor (``lr``), or a part of
-    it that is.
+    it that is.  ``read`` are places that the function reads besides.  ``copied`` are tensors of
+    which the program has copies, each with what :func:`written_state` was.
     """
 
     facts: list[Fact]
     counts: list[Count]
     stepped: list[tuple[list[torch.Tensor], list[torch.Tensor]]]
     copies: Sequence[Fact] = ()
+    read: Sequence[Fact] = ()
+    copied: Sequence[tuple[torch.Tensor, Any]] = ()
 
     def unchanged_since(self, before: Observations) -> Observations:
         """These observations, without the facts that had another value ``before``.
@@ -82,7 +77,8 @@ class Observations(NamedTuple):
             for fact in self.facts
             if _is_equal(fact.value, was.get((id(fact.container), fact.key), fact.value))
         ]
-        return self._replace(facts=facts)
+        read = [fact for fact in before.read if _is_still(fact)]
+        return self._replace(facts=facts, read=read)
 
     def without(self, options: Options) -> Observations:
         """These observations without the options that are inputs of the plan."""
@@ -91,18 +87,26 @@ class Observations(NamedTuple):
         return self._replace(facts=facts)
 
 
+def written_state(tensor: torch.Tensor) -> tuple[int, bool]:
+    """What differs after a write to a tensor: torch's count of them, and whether it requires grad.
+
+    >>> written_state(torch.ones(2).add_(1))
+    (1, False)
+    """
+    return version_of(tensor), tensor.requires_grad
+
+
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _GROUPS = "param_groups"
 _OPTIMIZER_ATTRIBUTES = ("state", _GROUPS)
 _IN_EVERY_MODULE = frozenset(vars(nn.Module())) - {"training"}
-_ATOMS = (int, float, complex, str, bool, bytes, type(None), torch.dtype, torch.device)
-_CODE = (type, types.FunctionType, types.BuiltinFunctionType)
-"""Attributes that a forward calls (``self.activation``): compared by identity."""
 
 
-def observe(entries: Sequence[Any]) -> Observations:
+def observe(entries: Sequence[Any], reads: Surroundings | None = None) -> Observations:
     """Observe the modules and optimizers among the entries, with all their parts.
+
+    ``reads`` is what the function reads besides; it may ask for options that are not there yet.
 
     >>> observed = observe([nn.Sequential(nn.Dropout(0.1))])
     >>> [(fact.key, fact.value) for fact in observed.facts]
@@ -110,7 +114,7 @@ def observe(entries: Sequence[Any]) -> Observations:
 ('inplace', False)]
     """
     optimizers = [entry for entry in entries if isinstance(entry, Optimizer)]
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    groups = list(chain.from_iterable(optimizer.param_groups for optimizer in optimizers))
     stepped = {id(tensor) for group in groups for tensor in group["params"]}
     facts: list[Fact] = []
     counts: list[Count] = []
@@ -120,9 +124,41 @@ def observe(entries: Sequence[Any]) -> Observations:
     for optimizer in optimizers:
         facts += _facts_of_optimizer(optimizer)
         counts += _counts_of_optimizer(optimizer)
-    return Observations(
-        facts, counts, [(group["params"], list(group["params"])) for group in groups]
-    )
+    lists = [(group["params"], list(group["params"])) for group in groups]
+    if reads is None:
+        return Observations(facts, counts, lists)
+    facts += _absent_options(optimizers, reads.texts)
+    return Observations(facts, counts, lists, read=reads.facts)
+
+
+def _absent_options(optimizers: Sequence[Optimizer], texts: set[str]) -> Iterator[Fact]:
+    """The options that code may ask for by their name, and that are not there."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for key in sorted(texts - group.keys()):
+                yield Fact(type(optimizer).__name__, group, key, None)
+
+
+def with_copies(
+    observed: Observations,
+    copied: Sequence[torch.Tensor],
+    places: Sequence[StateTensor],
+    state: BoundState,
+) -> Observations:
+    """The same observations, and those of the tensors of which a program has copies.
+
+    These have to stay where they are, in all ``places`` that are known, and as they are.  Those
+    of the state are read anew where they are.
+    """
+    own = {(id(place.container), place.key) for place in state.places}
+    read = [fact for fact in observed.read if (id(fact.container), fact.key) not in own]
+    ids = {id(tensor) for tensor in copied}
+    read += [
+        Fact("what it uses", place.container, place.key, place.tensor)
+        for place in places
+        if id(place.tensor) in ids
+    ]
+    return observed._replace(read=read, copied=[(each, written_state(each)) for each in copied])
 
 
 def modules_in(entries: Sequence[Any]) -> Iterator[nn.Module]:
@@ -141,7 +177,7 @@ def modules_in(entries: Sequence[Any]) -> Iterator[nn.Module]:
 def _facts_of_module(part: nn.Module, stepped: set[int]) -> Iterator[Fact]:
     name, own = type(part).__name__, vars(part)
     for key, value in own.items():
-        if key not in _IN_EVERY_MODULE and _is_constant(value):
+        if key not in _IN_EVERY_MODULE and is_constant(value):
             yield Fact(name, own, key, value)
     for table in ("_modules", *_HOOKS):
         for key, value in own[table].items():
@@ -167,7 +203,7 @@ def _facts_of_optimizer(optimizer: Optimizer) -> Iterator[Fact]:
     for key in _OPTIMIZER_ATTRIBUTES:
         yield Fact(name, own, key, own[key])
     for key, value in own.items():
-        if key not in OPTIMIZER_MARKS and _is_constant(value):
+        if key not in OPTIMIZER_MARKS and is_constant(value):
             yield Fact(name, own, key, value)
     for table in _STEP_HOOKS:
         for key, value in own[table].items():
@@ -184,13 +220,6 @@ def _counts_of_optimizer(optimizer: Optimizer) -> Iterator[Count]:
         yield _counted(name, own, table)
     for group in optimizer.param_groups:
         yield _counted(name, group, "params")
-
-
-def _is_constant(value: Any) -> bool:
-    """Whether a value is immutable and can be compared, or is a function or class."""
-    if isinstance(value, tuple):
-        return all(map(_is_constant, value))
-    return type(value) in _ATOMS or isinstance(value, _CODE)
 
 
 _NOTHING = Observations([], [], [])
@@ -226,15 +255,19 @@ class Assumptions:
 
     __slots__ = (
         *("_observed", "_containers", "_keys", "_values", "_counted", "_counts", "_steps"),
-        *("_copies", "options", "__weakref__"),
+        *("_copies", "_read", "_written", "_states", "options", "__weakref__"),
     )
 
     def __init__(self, observed: Observations = _NOTHING, options: Options = NO_OPTIONS) -> None:
         self._observed = observed = observed.without(options)
         self.options = options
-        self._containers = [fact.container for fact in observed.facts]
-        self._keys = [fact.key for fact in observed.facts]
-        self._values = [fact.value for fact in observed.facts]
+        facts = [*observed.facts, *filter(_is_in_dict, observed.read)]
+        self._read = list(filterfalse(_is_in_dict, observed.read))
+        self._written = list(map(itemgetter(0), observed.copied))
+        self._states = list(map(itemgetter(1), observed.copied))
+        self._containers = [fact.container for fact in facts]
+        self._keys = [fact.key for fact in facts]
+        self._values = [fact.value for fact in facts]
         self._counted = [count.container for count in observed.counts]
         self._counts = [count.number for count in observed.counts]
         self._steps = [now for now, _ in observed.stepped], [
@@ -243,7 +276,8 @@ class Assumptions:
         self._copies = observed.copies
 
     def of_options(self) -> Assumptions:
-        """The same about the optimizers alone, and about their options that are tensors now.
+        """The same about optimizers, their options that are tensors now, and numbers and texts that
+        the function reads: not about what a plan that was sent has copies of.
 
         >>> sgd = torch.optim.SGD([torch.ones(1)], lr=0.1)
         >>> options = Assumptions(observe([sgd])).of_options()
@@ -251,28 +285,31 @@ class Assumptions:
         'lr of SGD was 0.1 and is 0.2 now'
         """
         observed = self._observed
-        facts = [
-            fact
-            for fact in observed.facts
-            if "params" in fact.container or (_GROUPS in fact.container and fact.key != "state")
-        ]
+        facts = list(filter(_is_of_options, observed.facts))
         counts = [count for count in observed.counts if count.what in (_GROUPS, "params")]
+        read = [fact for fact in observed.read if _is_shown(fact.value)]
         groups = {id(fact.container): fact for fact in facts if "params" in fact.container}
         copies = [
             Fact(fact.owner, place.container, place.key, place.tensor.detach().clone())
             for fact in groups.values()
             for place in tensors_in("", fact.container)
         ]
-        return Assumptions(Observations(facts, counts, observed.stepped, copies), self.options)
+        seen = Observations(facts, counts, observed.stepped, copies, read)
+        return Assumptions(seen, self.options)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was observed."""
-        return not self._keys
+        return not (self._keys or self._read or self._written)
+
+    @property
+    def copied(self) -> Sequence[tuple[torch.Tensor, Any]]:
+        """The tensors of which the program has a copy; see :class:`Observations`."""
+        return self._observed.copied
 
     def holds(self) -> bool:
         """Whether everything is as it was observed."""
-        if not self._keys:
+        if self.is_empty:
             return self.options.hold()
         if list(map(len, self._counted)) != self._counts:
             return False
@@ -282,7 +319,11 @@ class Assumptions:
         now = list(map(dict.get, self._containers, self._keys))
         if not (all(map(is_, now, self._values)) or all(map(_is_equal, now, self._values))):
             return False
-        return self.options.hold() and (not self._copies or all(map(_equals_copy, self._copies)))
+        if not all(map(_is_still, self._read)):
+            return False
+        if list(map(written_state, self._written)) != self._states:
+            return False
+        return self.options.hold() and all(map(_equals_copy, self._copies))
 
     def change(self) -> str | None:
         """The first difference, in words; None if everything holds.
@@ -292,8 +333,8 @@ class Assumptions:
         return next(iter(self._changes()), None)
 
     def _changes(self) -> Iterable[str]:
-        for owner, container, key, value in self._observed.facts:
-            now = container.get(key)
+        for owner, container, key, value in (*self._observed.facts, *self._observed.read):
+            now = value_at(container, key)
             if not _is_equal(now, value):
                 yield f"{key} of {owner} {_from_to(value, now)}"
         for owner, key, value, now in self.options.changes():
@@ -302,12 +343,30 @@ class Assumptions:
             if not _equals_copy(fact):
                 now = fact.container.get(fact.key)
                 yield f"{fact.key} of {fact.owner} {_from_to(fact.value, now)}"
+        yield from self._changes_of_lists()
+
+    def _changes_of_lists(self) -> Iterable[str]:
         for owner, what, counted, number in self._observed.counts:
             if len(counted) != number:
                 yield f"the number of {what} of {owner} was {number} and is {len(counted)} now"
         for params, then in self._observed.stepped:
             if not all(map(is_, params, then)):
                 yield "a parameter of an optimizer was another one"
+        for tensor, state in self._observed.copied:
+            if written_state(tensor) != state:
+                yield f"a tensor of shape {tuple(tensor.shape)} that it uses was written to"
+
+
+def _is_of_options(fact: Fact) -> bool:
+    return "params" in fact.container or (_GROUPS in fact.container and fact.key != "state")
+
+
+def _is_in_dict(fact: Fact) -> bool:
+    return isinstance(fact.container, dict) and fact.key is not LENGTH
+
+
+def _is_still(fact: Fact) -> bool:
+    return _is_equal(value_at(fact.container, fact.key), fact.value)
 
 
 def _from_to(value: Any, now: Any) -> str:
@@ -327,16 +386,15 @@ def _equals_copy(fact: Fact) -> bool:
 
 
 def _is_shown(value: Any) -> bool:
-    return _is_constant(value) and not isinstance(value, _CODE)
+    return is_constant(value) and not isinstance(value, CODE)
 
 
 def _is_equal(now: Any, value: Any) -> bool:
     """Whether two values are equal; what is not constant must be the same object."""
     if now is value:
         return True
+    if type(now) is tuple and type(value) is tuple:
+        return len(now) == len(value) and all(map(_is_equal, now, value))
     return (
-        type(now) is type(value)
-        and _is_constant(value)
-        and _is_constant(now)
-        and bool(now == value)
+        type(now) is type(value) and is_constant(value) and is_constant(now) and bool(now == value)
     )

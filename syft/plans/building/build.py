@@ -9,13 +9,14 @@ options of an optimizer) is compared at every call.
 from __future__ import annotations
 
 import copy as copying
-import dis
 import inspect
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -25,12 +26,24 @@ from torch.optim import Optimizer
 from syft.exceptions import FrozenPath
 from syft.ops.control import RECORDING
 from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
-from syft.plans.building.assumptions import Assumptions, modules_in, observe, sets_requires_grad
+from syft.plans.building.assumptions import (
+    Assumptions,
+    modules_in,
+    observe,
+    sets_requires_grad,
+    with_copies,
+)
 from syft.plans.building.examples import Outline
 from syft.plans.building.input_properties import Expectations, check_fixed, fixed_in
 from syft.plans.building.interface import Blueprint, Interface, interface_of, with_flat_outputs
-from syft.plans.building.optimizers import PreparedOptimizers, StateTensor, refuse_changes
+from syft.plans.building.optimizers import (
+    PreparedOptimizers,
+    StateTensor,
+    UnsteppedSchedulers,
+    refuse_changes,
+)
 from syft.plans.building.options import Options, numbers_in, split_decisions
+from syft.plans.building.reads import Surroundings
 from syft.plans.building.state import BoundState, Source, State, places_of
 from syft.plans.building.template import INT, kind_of, plain_number
 from syft.program.lowered import Lowered
@@ -40,6 +53,7 @@ from syft.program.recording.record import Recording, record
 from syft.program.recording.symbolic import concrete, is_symbolic
 from syft.workers.hardening.precautions import RUNNABLE
 
+_ENTRY = attrgetter("entry")
 STATE = "state"
 """The parameter through which a function gets the elements of its state."""
 
@@ -59,19 +73,25 @@ class Recipe:
     sources: list[Source]
     state: State | None = None
 
-    def known(self) -> list[Source]:
+    def reads(self) -> Surroundings:
+        """What the body reads besides its arguments, as it is now."""
+        return Surroundings(self.body, [source.entry for source in self.sources])
+
+    def known(self, reads: Surroundings) -> list[Source]:
         """The elements of the state, and the modules and optimizers that the body names."""
         given = [source.entry for source in self.sources]
-        found = [
-            source
-            for source in sources_in(self.body)
-            if not any(source.entry is entry for entry in given)
+        return [
+            *self.sources,
+            *[
+                Source.of(name, entry)
+                for name, entry in reads.direct.items()
+                if not any(entry is other for other in given)
+            ],
         ]
-        return [*self.sources, *found]
 
     def entries(self) -> list[Any]:
         """The same elements, modules and optimizers without their names."""
-        return [source.entry for source in self.known()]
+        return [source.entry for source in self.known(self.reads())]
 
     def takes(self, name: str) -> bool:
         """Whether a keyword of this name is an argument of the function."""
@@ -212,27 +232,36 @@ def build(
     """
     interface = interface_of(recipe.name, recipe.signature, args, kwargs)
     inputs = list(map(plain_number, interface.bind(args, kwargs)))
-    known = recipe.known()
-    before = observe(recipe.entries())
-    given = [source.entry for source in known if isinstance(source.entry, Optimizer)]
-    optimizers = list(dict.fromkeys(given))  # it may have two names
-    recording, options, stepped = _recorded(recipe, interface, inputs, optimizers, check)
-    if not stepped.keys() <= {*optimizers}:  # once more, with the options of all as inputs
-        again = list(dict.fromkeys([*optimizers, *stepped]))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FrozenPath)
-            recording, options, stepped = _recorded(recipe, interface, inputs, again, check)
-    found = [optimizer for optimizer in stepped if optimizer not in optimizers]
+    reads = recipe.reads()
+    known = recipe.known(reads)
+    reached = list(map(Source.of, reads.found, reads.found.values()))
+    before = observe(list(map(_ENTRY, (*known, *reached))), reads)
+    given, others = _optimizers(known), _optimizers(reached)
+    with UnsteppedSchedulers(reads.schedulers, str(last_line_of(recipe.body))):
+        recorded = partial(_recorded, recipe, interface, inputs, check=check)
+        recording, options, stepped = recorded(given, given)
+        if others or not stepped.keys() <= {*given}:  # once more, with the options of all as inputs
+            ready = list(dict.fromkeys([*given, *stepped]))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FrozenPath)
+                again = list(dict.fromkeys([*ready, *others]))
+                recording, options, stepped = recorded(ready, again)
+    found = [optimizer for optimizer in stepped if optimizer not in given]
     known += [Source.of(f"optimizer{i + 1}", optimizer) for i, optimizer in enumerate(found)]
     state = [place.tensor for place in places_of(recipe.sources)]
     tensors = [*state, *recording.captured]
-    bound = BoundState(recipe.name, _places(tensors, known))
-    observed = observe([source.entry for source in known])
+    bound = BoundState(recipe.name, _places(tensors, known, reached))
+    observed = observe(list(map(_ENTRY, (*known, *reached))), reads)
+    observed = observed.unchanged_since(before)
+    observed = with_copies(observed, recording.constants, places_of([*known, *reached]), bound)
     built = BuiltPlan(
-        _blueprint(interface, recording, bound, tensors, inputs, _modes(known), options.named()),
+        _blueprint(
+            *(interface, recording, bound, tensors, inputs),
+            *(_modes([*known, *reached]), options.named()),
+        ),
         recording.program,
         bound,
-        Assumptions(observed.unchanged_since(before), options),
+        Assumptions(observed, options),
         tuple(map(_outline, inputs)),
         replays_only=bool(recording.captured),
     )
@@ -246,10 +275,12 @@ def _recorded(
     recipe: Recipe,
     interface: Interface,
     inputs: Sequence[Any],
-    optimizers: list[Optimizer],
+    given: Sequence[Optimizer],
+    optimizers: Sequence[Optimizer],
     check: bool,
 ) -> tuple[Recording, Options, dict[Optimizer, None]]:
-    """Record a function whose last inputs are the options of optimizers.
+    """Record a function whose last inputs are the options of optimizers, of which those that are
+    ``given`` to it have their state from the beginning.
 
     Returns the recording, the options that it reads, and the optimizers that took a step in it, in
     order: others are among them if the function's body does not name all.
@@ -260,7 +291,7 @@ def _recorded(
         prepared.put(values[count:])
         return recipe.call(interface, values[:count])
 
-    with PreparedOptimizers(optimizers) as prepared:
+    with PreparedOptimizers(given, optimizers) as prepared:
         state = [place.tensor for place in places_of(recipe.sources)]
         numbers = numbers_in(prepared.options)
         recording = record(function, [*inputs, *numbers], state, check, len(numbers))
@@ -340,9 +371,24 @@ def _is_parameter(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, nn.Parameter) or tensor.requires_grad
 
 
-def _places(tensors: Sequence[torch.Tensor], sources: Sequence[Source]) -> list[StateTensor]:
-    """Where each tensor lives; the plan itself holds one that is in no known source."""
-    found = {id(place.tensor): place for place in places_of(sources)}
+def _optimizers(sources: Sequence[Source]) -> list[Optimizer]:
+    """The optimizers among sources, each once: one may have two names."""
+    found = [source.entry for source in sources if isinstance(source.entry, Optimizer)]
+    return list(dict.fromkeys(found))
+
+
+def _places(
+    tensors: Sequence[torch.Tensor], known: Sequence[Source], reached: Sequence[Source]
+) -> list[StateTensor]:
+    """Where each tensor lives; the plan itself holds one that is in no known source.
+
+    The names of those in a source that was only ``reached`` begin with that of the source.
+    """
+    found = {id(place.tensor): place for place in places_of(known)}
+    for source in reached:
+        for each in places_of([source]):
+            name = f"{source.name}.{each.name}"
+            found.setdefault(id(each.tensor), each._replace(name=name))
     own: dict[str, Any] = {}
     places = []
     for tensor in tensors:
@@ -353,32 +399,6 @@ def _places(tensors: Sequence[torch.Tensor], sources: Sequence[Source]) -> list[
             place = StateTensor(name, own, name)
         places.append(place)
     return places
-
-
-def sources_in(function: Callable[..., Any]) -> list[Source]:
-    """The modules and optimizers that the body of a function names, with their names.
-
-    >>> model = nn.Linear(2, 1)
-    >>> [source.name for source in sources_in(lambda x: model(x) + len(x))]
-    ['model']
-    """
-    function = inspect.unwrap(getattr(function, "__func__", function))
-    if not inspect.isfunction(function):
-        return []
-    names = inspect.getclosurevars(function)
-    found = _modules_and_optimizers(names.nonlocals)
-    shared = _modules_and_optimizers(names.globals)
-    if shared:  # inspect also lists names of attributes (`opt.step` if there is a plan `step`)
-        code = dis.get_instructions(function)
-        read = {instruction.argval for instruction in code if instruction.opname == "LOAD_GLOBAL"}
-        found.update((name, value) for name, value in shared.items() if name in read)
-    return [Source.of(name, value) for name, value in found.items()]
-
-
-def _modules_and_optimizers(names: Mapping[str, Any]) -> dict[str, nn.Module | Optimizer]:
-    return {
-        name: value for name, value in names.items() if isinstance(value, (nn.Module, Optimizer))
-    }
 
 
 def copied(built: BuiltPlan, recipe: Recipe | None, memo: dict[int, Any]) -> BuiltPlan:
@@ -393,12 +413,15 @@ def copied(built: BuiltPlan, recipe: Recipe | None, memo: dict[int, Any]) -> Bui
             copying.deepcopy(group, memo) if recipe is None or id(group) in memo else group
         )
     )
-    observed = [] if recipe is None else recipe.entries()
-    return changed(
-        built,
-        state=built.state.moved(
-            lambda place: place._replace(container=copying.deepcopy(place.container, memo)),
-            not (built.replays_only and sets_requires_grad(built.blueprint.program)),
-        ),
-        assumptions=Assumptions(observe(observed), options),
+    state = built.state.moved(
+        lambda place: place._replace(container=copying.deepcopy(place.container, memo)),
+        not (built.replays_only and sets_requires_grad(built.blueprint.program)),
     )
+    observed = observe([])
+    if recipe is not None:
+        reads = recipe.reads()
+        sources = [*recipe.known(reads), *map(Source.of, reads.found, reads.found.values())]
+        observed = observe([source.entry for source in sources], reads)
+        constants = [memo.get(id(tensor), tensor) for tensor, _ in built.assumptions.copied]
+        observed = with_copies(observed, constants, places_of(sources), state)
+    return changed(built, state=state, assumptions=Assumptions(observed, options))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import optim
+from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from syft.exceptions import CannotRecord
@@ -109,7 +110,8 @@ def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
 class PreparedOptimizers:
     """A context for recording: every optimizer that steps inside it has its state.
 
-    ``known`` are those of before, with ``options`` that are numbers, and ``stepped`` those that
+    ``given`` are those of before, and ``known`` these and others that the function may use; the
+    ``options`` of all that are numbers are inputs.  ``stepped`` are those that
     step inside, or have a scheduler that does, in order.  The exit restores their options:
     ``group["lr"] = lr`` may have put a traced number there.  ``changed`` are the options that the
     last run changed, each with the name of its optimizer and what the run left there.
@@ -124,17 +126,25 @@ class PreparedOptimizers:
     0.1
     """
 
-    def __init__(self, known: Sequence[optim.Optimizer] = ()) -> None:
-        self.known = known
+    def __init__(
+        self,
+        given: Sequence[optim.Optimizer] = (),
+        known: Sequence[optim.Optimizer] | None = None,
+    ) -> None:
+        self.known = known = given if known is None else known
         self.stepped: dict[optim.Optimizer, None] = {}
         self.options = options_of(known)
         self.changed: list[tuple[str, Option, Any]] = []
         self._numbers = [part for option in self.options for part in parts_of(option.value)]
         self._added: set[optim.Optimizer] = set()
+        self._saved: set[optim.Optimizer] = set()
         self._options: list[_Saved] = []
         self._counts: list[_Saved] = []
         for optimizer in known:
-            self._add(optimizer, "state of the plan")
+            if optimizer in given:
+                self._add(optimizer, "state of the plan")
+            else:
+                self._save_options(optimizer)
 
     def __enter__(self) -> PreparedOptimizers:
         self._outer = _PREPARED.set(self)
@@ -187,15 +197,21 @@ class PreparedOptimizers:
     def _add(self, optimizer: optim.Optimizer, line: str) -> None:
         prepare(optimizer, line)
         self._added.add(optimizer)
+        if optimizer not in self._saved:
+            self._save_options(optimizer)
         name = _name(optimizer)
-        for group in optimizer.param_groups:
-            self._options.append(_Saved(name, group, dict(zip(group, map(_plain, group.values())))))
         own = vars(optimizer)
         counts = {key: value for key, value in own.items() if type(value) in (int, float)}
         self._counts.append(_Saved(name, own, counts))
         for state in optimizer.state.values():
             counts = {key: value for key, value in state.items() if isinstance(value, (int, float))}
             self._counts.append(_Saved(name, state, counts))
+
+    def _save_options(self, optimizer: optim.Optimizer) -> None:
+        self._saved.add(optimizer)
+        for group in optimizer.param_groups:
+            values = dict(zip(group, map(_plain, group.values())))
+            self._options.append(_Saved(_name(optimizer), group, values))
 
 
 _PREPARED: ContextVar[PreparedOptimizers | None] = ContextVar("prepared", default=None)
@@ -276,6 +292,36 @@ def refuse_in_a_plan(step: Callable[..., None]) -> Callable[..., None]:
         step(self, *args, **kwargs)
 
     return surrounded
+
+
+class UnsteppedSchedulers:
+    """A context for recording in which schedulers that are known must not step.
+
+    Where torch is hooked, :func:`refuse_in_a_plan` refuses the step itself, and of all others.
+    Raises :class:`~syft.exceptions.CannotRecord` at the end, and puts their counts back.
+
+    >>> with UnsteppedSchedulers([], "train.py:9"):
+    ...     pass
+    """
+
+    def __init__(self, schedulers: Sequence[LRScheduler], line: str) -> None:
+        self._before = [(each, dict(vars(each))) for each in schedulers]
+        self._line = line
+
+    def __enter__(self) -> UnsteppedSchedulers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        stepped = [each for each, was in self._before if _counts(vars(each)) != _counts(was)]
+        for scheduler, was in self._before:
+            vars(scheduler).update(was)
+        if stepped and kind is None:
+            what = f"a step of {type(stepped[0]).__name__}"
+            raise CannotRecord(what, self._line, _STEP_BETWEEN_CALLS)
+
+
+def _counts(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in attributes.items() if type(value) is int}
 
 
 def _changing(name: str, key: str, line: str) -> CannotRecord:

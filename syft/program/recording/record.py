@@ -30,13 +30,15 @@ class Recording:
     as such: they require a gradient, are parameters, or were written to.  They follow the named
     ones in the program's state.  ``result`` is what the function returned.  ``fixed`` names the
     properties of tensors that the function read, such as ``dtype``.  The program contains their
-    values, so it fits only inputs with the same ones.
+    values, so it fits only inputs with the same ones.  ``constants`` are the other tensors from
+    outside, of which the program has copies.
     """
 
     program: Program
     captured: tuple[torch.Tensor, ...]
     result: Any
     fixed: frozenset[str] = frozenset()
+    constants: tuple[torch.Tensor, ...] = ()
 
 
 def record(
@@ -67,4 +69,7 @@ def record(
     first = trace_function(function, inputs, state)
     if check:
         verify(function, inputs, state, first, options)
-    return Recording(first.program, first.captured, first.result, first.properties_read)
+    captured = {id(tensor) for tensor in first.captured}
+    outside = [snapshot.tensor for snapshot in first.snapshots]
+    constants = tuple([tensor for tensor in outside if id(tensor) not in captured])
+    return Recording(first.program, first.captured, first.result, first.properties_read, constants)

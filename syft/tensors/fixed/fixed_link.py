@@ -132,17 +132,6 @@ class FixedPrecisionTensor(Link):
         """Other integers on the same grid."""
         return fixed(elements, self.grid)
 
-    def with_ones(self) -> torch.Tensor | None:
-        """Ones on the same grid; None if the integers are not plain ones.
-
-        >>> from syft.tensors.fixed.precision import fix_precision
-        >>> fix_precision(torch.tensor([1.5])).child.with_ones()
-        (Wrapper)>FixedPrecisionTensor>tensor([65536])
-        """
-        if type(self.child) is Wrapper:
-            return None
-        return self.over(torch.full_like(self.child, self.grid.scale))
-
 
 def any_private(args: Arguments, kwargs: Keywords) -> bool:
     """Whether the integers of an operand are in a ring that rules may not read.

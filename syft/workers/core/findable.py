@@ -13,7 +13,6 @@ from syft.exceptions import ObjectNotFound
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.core.tag_index import tags_of
 from syft.workers.wire.messages import Drop, Request, Share
 
 _NO_OBJECTS: Final = frozenset(("seq", "drop", "failures", "reading"))
@@ -36,7 +35,7 @@ def may_find(store: ObjectStore, owners: Owners, peer: Peer, id: int) -> bool:
     origin = owners.of(id)
     if origin is not None and origin.owner == peer.identity:
         return True
-    tags = tags_of(store.objects.get(id))
+    tags = store.tags.of(id)
     return bool(tags) and (peer.reads is None or not peer.reads.isdisjoint(tags))
 
 
@@ -53,7 +52,7 @@ def copies_first(
     """
 
     def rank(id: int) -> int:
-        if getattr(store.objects[id], "_copy_of", None) not in words:
+        if store.tags.original(id) not in words:
             return 2
         origin = owners.of(id)
         return int(origin is None or origin.owner != peer.identity)
@@ -72,8 +71,7 @@ def check_named(store: ObjectStore, owners: Owners, peer: Peer, message: Request
     if peer.reads is None or type(message) in (Drop, Share):
         return
     for number in _numbers_in(message):
-        here = number in store.objects or number in store.promised
-        if here and not may_find(store, owners, peer, number):
+        if store.knows(number) and not may_find(store, owners, peer, number):
             raise ObjectNotFound(number, store.worker, store.why_missing(0))
 
 

@@ -84,10 +84,7 @@ class Owners:
         >>> Owners(store).of(5).held, Owners(store).of(7)
         (True, None)
         """
-        return self._origins.get(id) or (self._first if self._is_here(id) else None)
-
-    def _is_here(self, id: int) -> bool:
-        return id in self._store.objects or id in self._store.promised
+        return self._origins.get(id) or (self._first if self._store.knows(id) else None)
 
     # ------------------------------------------------------------------------------- new objects
 
@@ -104,7 +101,7 @@ class Owners:
             if behind is None:
                 self._results[peer.who] = origin
         for id in ids:
-            if self._is_here(id):
+            if self._store.knows(id):
                 self._origins[id] = origin
 
     def put(self, peer: Peer, id: int, writers: Collection[str], may_be_leaf: bool) -> None:
@@ -232,7 +229,7 @@ class Owners:
         strange = []
         for id in ids:
             origin = origins.get(id)
-            if origin is None and rest is not None and self._is_here(id):
+            if origin is None and rest is not None and self._store.knows(id):
                 origin = rest
             if origin is not None and (origin.owner != mine or origin.behind is not None):
                 strange.append((id, origin))

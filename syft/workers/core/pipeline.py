@@ -49,8 +49,7 @@ from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerC
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.moved_memory import Holdings
-from syft.workers.execution.private_chains import Converting, converted
-from syft.workers.execution.private_commands import run_guarded
+from syft.workers.execution.private_commands import Converting, converted, run_guarded
 from syft.workers.labels.cell import Stored, elements_guard_of, guard_of, unsealed
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards

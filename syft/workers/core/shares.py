@@ -405,15 +405,3 @@ def checked_key(value: Any) -> bytes:
     if type(value) is not bytes or len(value) != KEY_BYTES:
         raise MalformedMessage("$.values", f"{KEY_BYTES} bytes", type(value).__name__)
     return value
-
-
-def droppable_shares(objects: Mapping[int, Any], ids: Sequence[int], peer: Peer) -> Sequence[int]:
-    """Those of the objects that are no shares, or belong to a session of this caller.
-
-    >>> droppable_shares({5: torch.ones(2)}, [5, 7], Peer("me"))
-    [5, 7]
-    """
-    found = ((id, objects.get(id)) for id in ids)
-    return [
-        id for id, value in found if not isinstance(value, Confined) or value.session.is_owner(peer)
-    ]

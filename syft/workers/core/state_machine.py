@@ -50,7 +50,7 @@ from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Place, Session
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
-from syft.workers.core.shares import Confined, droppable_shares
+from syft.workers.core.shares import Confined
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
@@ -390,14 +390,14 @@ class WorkerCore:
     def _mark_missing(self, outs: Iterable[int], reason: str) -> None:
         """Write tombstones for those results of an operation that it did not make."""
         for out in outs:
-            if out not in self.store.objects and out not in self.store.given_up:
+            if out not in self.store and out not in self.store.given_up:
                 self.store.mark_gone(out, reason)
 
     def _give_up(self, outs: Iterable[int], error: Exception | None) -> None:
         """Give up the results of an operation that failed because a promise was given up."""
         if isinstance(error, PromiseGivenUp):
             for out in outs:
-                if out not in self.store.objects:
+                if out not in self.store:
                     self.store.give_up(out, error.id, error.reason)
 
     # ----------------------------------------------------------------------------------- objects
@@ -429,8 +429,9 @@ class WorkerCore:
 
     def forget(self, ids: Sequence[int], peer: Peer) -> None:
         """Drop objects whose last pointers are gone; those of others stay."""
-        if self.confined and ids:
-            ids = droppable_shares(self.store.objects, ids, peer)
+        if self.confined:
+            shares = self.store.confined(ids)
+            ids = [id for id in ids if id not in shares or shares[id].session.is_owner(peer)]
         if self.contested:
             ids = self.owners.droppable(peer, ids)
         if not (self.store.promised or self.dataflow.tasks):

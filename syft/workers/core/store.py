@@ -10,7 +10,7 @@ grow with the number of pointers ever made.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import filterfalse, islice
 from typing import Any
 from weakref import WeakValueDictionary
@@ -25,6 +25,7 @@ from syft.workers.core.tag_index import TagIndex, is_indexed
 from syft.workers.labels.cell import Stored, sealed
 from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards
+from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of
 
 TOMBSTONES = 4096
@@ -128,6 +129,26 @@ class ObjectStore:
 
     def __len__(self) -> int:
         return len(self.objects)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(tuple(self.objects))
+
+    def knows(self, id: int) -> bool:
+        """Whether an object of this id is here, or promised.
+
+        >>> store = ObjectStore("bob"); store.promise(5); store.knows(5), store.knows(6)
+        (True, False)
+        """
+        return id in self.objects or id in self.promised
+
+    def confined(self, ids: Iterable[int]) -> dict[int, Any]:
+        """Those of the objects that the owner of their session alone may use, such as shares.
+
+        >>> store = ObjectStore("bob"); store.put(5, torch.ones(2)); store.confined([5, 6])
+        {}
+        """
+        found = ((id, self.objects.get(id)) for id in ids)
+        return {id: one for id, one in found if isinstance(one, Holder) and one.confined}
 
     def ids_of(self, value: Any) -> list[int]:
         """The ids under which this very object is.

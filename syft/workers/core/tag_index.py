@@ -15,7 +15,7 @@ from typing import Any
 
 
 def tags_of(value: Any) -> frozenset[str]:
-    """The tags on an object.
+    """The tags of what is stored, as they are here: a pointer is not followed.
 
     >>> tags_of(torch.ones(2))
     frozenset()
@@ -58,6 +58,14 @@ class TagIndex:
         self._ids: dict[str, dict[int, None]] = {}
         self.watched = False
         """Whether an operation may return an object that is tagged: one may have come."""
+
+    def of(self, id: int) -> frozenset[str]:
+        """The tags of an object; none if there is none of this id."""
+        return tags_of(self._objects.get(id))
+
+    def original(self, id: int) -> str | None:
+        """The id of what an object is a copy of, where that is."""
+        return getattr(self._objects.get(id), "_copy_of", None)
 
     def note(self, id: int) -> None:
         """Take in the tags of an object, if it has any, in the place of those it had before."""

@@ -83,7 +83,7 @@ def run_foreseen(
         result = run(function, args, kwargs)
         if starts is not None:
             _check_graphs(result, forecast, inputs, starts)
-        result = fitted(result, forecast.result, partial(_fit, inputs))
+        result = _fitted(result, forecast, inputs)
         _check_writes(forecast, inputs)
         result = apart_from_lower(result, inputs, guard, written)
     except Exception as failure:
@@ -209,26 +209,21 @@ def _seed(given: torch.Generator, guard: Guard) -> int:
 # ------------------------------------------------------------------------------------------ results
 
 
-def fitted(result: Any, expected: Any, fit: Callable[[Any, Any], Any]) -> Any:
-    """The results as ``fit`` makes them, of each one and what was expected of it.
-
-    Raises :class:`Unforeseen` if they are more or fewer, or in another container.
-
-    >>> fitted([2, 3], [5, 7], lambda one, other: other - one)
-    [3, 4]
-    """
-    found, wanted = list(leaves(result)), list(leaves(expected))
-    if len(found) != len(wanted) or _container(result) is not _container(expected):
-        raise Unforeseen(f"{len(found)} results instead of {len(wanted)}")
-    made = iter(list(map(fit, found, wanted)))
-    return replace(result, lambda leaf: next(made))
+def _fitted(result: Any, forecast: Outcome, inputs: Sequence[torch.Tensor]) -> Any:
+    """The results, brought to the strides of the forecast; raises :class:`Unforeseen`."""
+    expected = list(leaves(forecast.result))
+    found = list(leaves(result))
+    if len(found) != len(expected) or _container(result) is not _container(forecast.result):
+        raise Unforeseen(f"{len(found)} results instead of {len(expected)}")
+    fitted = iter([_fit(*pair, inputs) for pair in zip(found, expected, strict=True)])
+    return replace(result, lambda leaf: next(fitted))
 
 
 def _container(result: Any) -> type | None:
     return None if container_class(type(result)) is None else type(result)
 
 
-def _fit(inputs: Sequence[torch.Tensor], found: Any, expected: Any) -> Any:
+def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
     if type(expected) is Given:
         if found is not inputs[expected.place]:
             raise Unforeseen("another tensor instead of an input")

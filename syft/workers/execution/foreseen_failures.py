@@ -72,6 +72,7 @@ NO_BOUND: Final = "an operation whose result has a private size without a public
 PRIVATE_PASS: Final = "a backward pass over a private shape"
 SPLIT_SIZES: Final = "an operation that tells its size"
 OTHER_LAYOUT: Final = "an operation on a tensor of another layout"
+CHAIN: Final = "an operation on a chain (fixed precision, or a link that logs)"
 QUESTION: Final = "a question without a public answer"
 _MASK: Final = "use a mask, as with torch.where, instead of a part of private size"
 _WAYS: Final = {
@@ -80,6 +81,7 @@ _WAYS: Final = {
     **dict.fromkeys((UNTOLD_SIZES, PRIVATE_PASS, SPLIT_SIZES), _MASK),
     NO_BOUND: "give a size, as with minlength= or output_size=",
     OTHER_LAYOUT: "use a dense one, which its owner makes with to_dense()",
+    CHAIN: "compute on plain tensors, before fix_precision() or after float_precision()",
     QUESTION: "ask what docs/strangers.md lists as answered",
 }
 """What a caller who may not see the values may write instead, by what is refused."""

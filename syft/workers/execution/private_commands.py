@@ -7,15 +7,16 @@ its own (:mod:`syft.workers.execution.backward_passes`).
 
 Where there is no forecast (layouts other than strided, chains), a command runs for those who may
 see the values.  What it may write, by its flags in the op table, is moved to private memory first,
-and what it has written is found by its version counter.  Chains run for others too, after a trial
-(:mod:`syft.workers.execution.private_chains`), if all of what is written has one guard already.
+and what it has written is found by its version counter.  Others may convert to fixed precision and
+back (:func:`converted`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 
@@ -24,7 +25,7 @@ from syft.exceptions import PermissionDenied
 from syft.ops.evaluate import evaluate
 from syft.ops.forms import FORMS
 from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves
-from syft.ops.outcome import Made, Outcome, Verdict
+from syft.ops.outcome import Outcome, Verdict
 from syft.ops.table import (
     BOUNDED,
     ELEMENTWISE,
@@ -41,15 +42,14 @@ from syft.ops.table import (
 )
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.foreseen import (
-    Unforeseen,
     apart_from_lower,
     call_drawing,
     calling,
-    has_shape,
     run_foreseen,
     with_own_streams,
 )
 from syft.workers.execution.foreseen_failures import (
+    CHAIN,
     NO_BOUND,
     OTHER_LAYOUT,
     QUESTION,
@@ -63,7 +63,6 @@ from syft.workers.execution.foreseen_failures import (
 from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast, is_bounded
 from syft.workers.execution.leaving import check_gradients_leave
 from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
-from syft.workers.execution.private_chains import NoTwin, Overwrites, Trial
 from syft.workers.execution.private_results import (
     NOTHING,
     UNCLEAR,
@@ -71,7 +70,7 @@ from syft.workers.execution.private_results import (
     private_result,
 )
 from syft.workers.execution.public_facts import is_answer, is_told
-from syft.workers.execution.public_sizes import note_gradient, note_sizes, without_chains
+from syft.workers.execution.public_sizes import note_gradient
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import combined, full_guard_of, protect
 from syft.workers.labels.walk import innermost, storages_of
@@ -166,7 +165,7 @@ class _Command:
         except Immovable:
             raise self._denied(_SHARED) from None
         self._check_may_be_seen(forecast)
-        return self._run_and_see() if self.op_flags & METADATA else self._run_on_chains()
+        return self._run_and_see()
 
     @property
     def _is_admitted(self) -> bool:
@@ -221,39 +220,6 @@ class _Command:
             written += self.args[:1]
         return every_tensor(written)
 
-    def _run_on_chains(self) -> Any:
-        """Run the command for one who sees what a trial of it comes to, and nothing else."""
-        try:
-            trial = Trial(self.function, self.args, self.kwargs)
-        except NoTwin:
-            raise self._denied(_NO_TWIN) from None
-        except Overwrites:
-            raise self._denied(_OVERWRITES) from None
-        numbers = [leaf for leaf in leaves(trial.result) if not isinstance(leaf, torch.Tensor)]
-        if any(leaf is not None for leaf in numbers):
-            raise self._denied("an operation that returns its value")
-        guard, written = self._guard_of_results(), self._written()
-        if not guard.shape_hidden:
-            return trial.run(self._run_and_see, written, guard)
-        return self._run_within_sizes(trial, written, guard)
-
-    def _run_within_sizes(self, trial: Trial, written: list[torch.Tensor], guard: Guard) -> Any:
-        """Run a command on chains whose results have private sizes, with a bound."""
-        sizes = self._sizes_on_plain()
-        result = trial.run(lambda: _within(self._run_and_see(), sizes), written, guard)
-        for leaf, made in zip(leaves(result), sizes, strict=True):
-            if isinstance(leaf, torch.Tensor) and type(made) is Made:
-                note_sizes(leaf, made.most)
-        return result
-
-    def _sizes_on_plain(self) -> list[Any]:
-        """What the command would make of plain tensors in the place of chains, which has a bound;
-        raises if it has none."""
-        forecast = evaluate(self.function, *without_chains(self.args, self.kwargs))
-        if not (forecast.is_complete and is_bounded(forecast)):
-            raise self._denied(NO_BOUND)
-        return [*leaves(forecast.result)]
-
     def _guard_of_results(self) -> Guard:
         hides = _shape_depends(self.function, self.op_flags, self.args, self.kwargs)
         return changed(self.guard, shape_hidden=True) if hides else self.guard
@@ -280,18 +246,15 @@ class _Command:
     def _check_may_be_seen(self, forecast: Outcome) -> None:
         """Raise what a command comes to that has no complete forecast: what it does would be seen.
 
-        What tells metadata may run, and so may what computes with chains.
+        What tells metadata may run.
         """
         if forecast.verdict is Verdict.FAILS:
             raise foreseen_failure(*forecast.failure)
-        if self.op_flags & METADATA:
-            return
-        refused = self._refusal(forecast)
-        if refused is not None:
-            raise self._denied(refused)
+        if not self.op_flags & METADATA:
+            raise self._denied(self._refusal(forecast))
 
-    def _refusal(self, forecast: Outcome) -> str | None:
-        """What kind of command may not run, because what it does would be seen; None if it may."""
+    def _refusal(self, forecast: Outcome) -> str:
+        """What kind of command may not run, because what it does would be seen."""
         if forecast.verdict is Verdict.READS:
             return READS
         if forecast.is_complete:
@@ -302,16 +265,8 @@ class _Command:
         if any(map(_is_of_other_layout, inputs)):
             return OTHER_LAYOUT
         if any(type(tensor) is Wrapper for tensor in inputs):
-            return self._refusal_of_chains(inputs)
+            return CHAIN
         return UNTOLD_SIZES if self.guard.shape_hidden else UNTOLD
-
-    def _refusal_of_chains(self, inputs: list[torch.Tensor]) -> str | None:
-        if self.guard.shape_hidden:
-            return "an operation on a chain and a private shape"
-        writes = self.op_flags & (INPLACE | MUTATES_OTHERS) or "out" in self.kwargs
-        if writes and any(full_guard_of(tensor) != self.guard for tensor in inputs):
-            return _OVERWRITES
-        return None
 
 
 def _own_guard_kept(
@@ -326,14 +281,6 @@ def _own_guard_kept(
     return gradient
 
 
-def _within(result: Any, sizes: list[Any]) -> Any:
-    """The result of an operation on chains; raises if it is larger than it may be."""
-    for leaf, made in zip(leaves(result), sizes, strict=True):
-        if isinstance(leaf, torch.Tensor) and type(made) is Made and not has_shape(leaf, made):
-            raise Unforeseen("a result of another shape")
-    return result
-
-
 def _is_answer(result: Any) -> bool:
     """Whether a result is no tensor: ``x.type(torch.int64)`` is none of the questions."""
     return not any(isinstance(leaf, torch.Tensor) for leaf in leaves(result))
@@ -343,8 +290,6 @@ def _is_public(tensor: torch.Tensor) -> bool:
     return full_guard_of(tensor) is None
 
 
-_OVERWRITES: Final = "an operation on a chain that writes private values to public ones"
-_NO_TWIN: Final = "an operation on a chain that cannot be tried without the values"
 _SHARED: Final = "a write to memory that a chain or a tensor of another kind shares"
 
 
@@ -361,6 +306,70 @@ def _all_strided(inputs: list[torch.Tensor]) -> bool:
 def _is_of_other_layout(tensor: torch.Tensor) -> bool:
     """Whether the elements of a tensor are not all there is to it, as in one array of numbers."""
     return type(tensor) is not Wrapper and not _all_strided([tensor])
+
+
+class Converting(Protocol):
+    """A function that makes a tensor of one, and its name."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors."""
+
+    def __call__(self, tensor: torch.Tensor, *args: Any) -> torch.Tensor:
+        """The tensor that it makes."""
+
+
+def converted(
+    conversion: Converting, value: torch.Tensor, args: Sequence[Any], worker: str, user: str | None
+) -> torch.Tensor:
+    """What a conversion makes of a tensor, as private as that.
+
+    Of one who may not see the values, the conversion is run on zeros first: if that fails, so would
+    it whatever the values are, and the error is told.  If the values fail (one is too large, say),
+    what was made of zeros stands for the result, sealed.
+    """
+    guard = full_guard_of(value)
+    blank = None
+    if guard is not None and not guard.admits(user):
+        blank = _of_zeros(conversion, value, args, worker, user)
+    try:
+        result = conversion(value, *args)
+    except Exception as error:
+        if guard is None or blank is None:
+            raise
+        result, guard = blank, guard.sealed(error)
+    protect(result, guard)
+    return result
+
+
+def _of_zeros(
+    conversion: Converting, value: torch.Tensor, args: Sequence[Any], worker: str, user: str | None
+) -> torch.Tensor:
+    """What a conversion makes of zeros: a leaf, or one with a graph that leads to the tensor."""
+    zeros = _zeros_like(value)
+    if zeros is None:
+        what = f"{conversion.name} of what is neither dense nor in fixed precision"
+        raise PermissionDenied(what, worker, user)
+    try:
+        if value.is_leaf:
+            made = conversion(zeros.requires_grad_(value.requires_grad), *args)
+            if made.is_leaf:
+                return made
+        everything = torch.ones(value.shape, dtype=torch.bool, device=value.device)
+        return conversion(value.masked_fill(everything, 0), *args)
+    except Exception as error:
+        error.__dict__["foreseen"] = True
+        raise
+
+
+def _zeros_like(value: torch.Tensor) -> torch.Tensor | None:
+    """Zeros of the kind of a tensor; None if a conversion might tell more of it than its kind."""
+    if type(value) is not Wrapper:
+        return torch.zeros_like(value.detach()) if _all_strided([value]) else None
+    elements = value.child.elements()
+    if elements is None or value.child.at_function_level or not _all_strided([elements]):
+        return None
+    return value.child.over(torch.zeros_like(elements))
 
 
 def guard_for(args: list[Any], kwargs: dict[str, Any]) -> Guard | None:

@@ -28,7 +28,6 @@ from typing import Any, Final, NamedTuple, cast
 
 import torch
 
-from syft.chain.wrapper import Wrapper
 from syft.ops.engines import stand_on
 from syft.ops.nested import leaves, replace
 from syft.ops.outcome import ANY
@@ -340,15 +339,6 @@ def _with_sizes(
     pairs = zip(hidden, sizes, strict=True)
     standing = {id(tensor): _standing(tensor, its, gaps) for tensor, its in pairs}
     return cast(Call, replace((args, kwargs), lambda leaf: standing.get(id(leaf), leaf)))
-
-
-def without_chains(args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-    """The arguments of a command with plain tensors without memory in the place of chains."""
-
-    def plain(leaf: Any) -> Any:
-        return _standing(leaf, tuple(leaf.shape), False) if type(leaf) is Wrapper else leaf
-
-    return cast(Call, replace((args, kwargs), plain))
 
 
 def _is_open(tensor: torch.Tensor, user: str | None) -> bool:

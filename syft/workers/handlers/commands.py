@@ -49,7 +49,6 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.charges import LOOK, SMALL
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, run_as_private, shortcut
-from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
@@ -195,15 +194,12 @@ def _is_common(core: WorkerCore, command: Command, peer: Peer) -> bool:
     general path; it has been run if the worker has several callers."""
     if command.drop:
         core.forget(command.drop, peer)
-    if core.dataflow.active or (core.confined and _names_confined(core.store, command)):
+    if core.confined:
+        for share in core.store.confined(ids_in((command.args, command.kwargs))).values():
+            raise share.refusal(peer, "an operation")
+    if core.dataflow.active:
         return False
     return not core.contested or (not command.kwargs and _run_own(core, command, peer))
-
-
-def _names_confined(store: ObjectStore, command: Command) -> bool:
-    """Whether a command names what none takes, which unpacking refuses."""
-    named = map(store.objects.get, ids_in((command.args, command.kwargs)))
-    return any(isinstance(value, Confined) for value in named)
 
 
 def _answer(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Value | None:
@@ -552,9 +548,9 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     The general path unpacks every kind of operand, and its errors contain the path to the operand.
     """
     keywords, store = command.kwargs or {}, call.core.store
-    if call.held is None and not call.core.confined:  # unpacking refuses shares
+    if call.held is None:
         found = _present(store.objects, command.args)
-        named = _named(store.objects, keywords)
+        named = _named(store.objects, keywords) if keywords else keywords
         if found is not None and named is not None:
             return found, named
     args, kwargs = _unpacked(call, command, keywords)

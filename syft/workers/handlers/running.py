@@ -358,12 +358,7 @@ def _store_several(core: WorkerCore, run: Run, results: Sequence[Any]) -> None:
     made = {
         out: value for out, value in enumerate(results, run.out) if isinstance(value, torch.Tensor)
     }
-    store.charges.charge(made)
-    for out, value in made.items():
-        store.objects[out] = value
-        store.kept(out)
-        if getattr(value, "_tags", None):
-            store.tags.note(out)
+    store.put_all(made)
     if store.promised:
         numbers = [out for out, value in enumerate(results, run.out) if value is not None]
         core.fail_results([out for out in numbers if out not in made])

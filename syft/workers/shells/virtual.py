@@ -34,7 +34,6 @@ from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.core.shares import numbers_of
 from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
-from syft.workers.core.tag_index import tags_of
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.private_memory import ready_to_hold
 from syft.workers.labels.claim import names_in, writers_of
@@ -146,9 +145,9 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         >>> bob.cells_shown()
         ('bob', 'VirtualWorker', 'in this process', '1', '#digits')
         """
-        held = list(self.core.store.objects.values())
-        tags = frozenset().union(*map(tags_of, held))
-        return *super().cells_shown()[:3], f"{len(held):,}", names(tags)
+        store = self.core.store
+        tags = frozenset[str]().union(*map(store.tags.of, store))
+        return *super().cells_shown()[:3], f"{len(store):,}", names(tags)
 
     def place_shown(self) -> str:
         """That it is in this process, for whom it speaks, and whether it was closed."""
@@ -414,7 +413,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         True
         """
         self.collect()
-        return list(self.core.store.objects)
+        return list(self.core.store)
 
     @exclusive
     def clear_objects(self, return_self: bool = True) -> VirtualWorker | None:

@@ -136,7 +136,7 @@ def on_grids(program: RandomProgram) -> None:
     plain = _near_an_edge(program)
     known = [plain, _converted(program, plain, ConversionCode.FIX_PRECISION, rng.choice(_GRIDS))]
     _ask(program, known[-1])
-    for _ in range(rng.randint(0, 2)):
+    if rng.random() < 0.5:
         chain = rng.choice(known[1:])
         if rng.random() < 0.4:
             made = program.call(rng.choice(_OF_ONE), chain)
@@ -148,7 +148,7 @@ def on_grids(program: RandomProgram) -> None:
             known.append(made)
             _ask(program, made)
     last = known[-1]
-    if rng.random() < 0.5:
+    if rng.random() < 0.8:
         last = _converted(program, last, ConversionCode.FLOAT_PRECISION, ())
         _ask(program, last)
     if rng.random() < 0.5:

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import torch
 
-from syft.chain.wrapper import Wrapper
 from syft.ops.nested import leaves, tensors_in
 from syft.plans.remote import plan_call
 from syft.serde.packer import Packer
@@ -21,12 +20,10 @@ from syft.workers.execution import (
     backward_passes,
     foreseen,
     leaving,
-    private_chains,
     private_commands,
     private_results,
 )
 from syft.workers.execution.moved_memory import Moves
-from syft.workers.execution.private_chains import Trial
 from syft.workers.execution.public_sizes import PublicSize, public_size
 from syft.workers.labels import memory_labels
 from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
@@ -65,23 +62,12 @@ def _gradients_before_chains(tensor: Any) -> list[torch.Tensor]:
     return [recorded.grad]
 
 
-def _reaching_always(self: Trial, leaf: torch.Tensor) -> torch.Tensor:
-    """What stands for a result, with a graph to all operands, be it a leaf or not."""
-    if type(leaf) is Wrapper and leaf.child.at_function_level:
-        link: Any = leaf.child
-        return cast(torch.Tensor, link.like().on(_reaching_always(self, link.tensor)))
-    if not leaf.requires_grad:
-        return cast(torch.Tensor, private_chains._plainly(leaf))
-    operands = [recorded_of(operand) for operand, _ in self._twins.values()]
-    reached = [each for each in operands if each is not None and each.requires_grad]
-    return private_chains.reaching(leaf.detach(), reached)
-
-
-def _without_a_graph(self: Trial, operand: torch.Tensor) -> None:
-    """What was to be written keeps the graph that it had."""
-    twin = self._twins[id(operand)][1]
-    if not private_chains._are_alike(operand, twin, graphs=False):
-        operand.data = twin.detach()
+def _without_a_leaf(
+    conversion: Any, value: torch.Tensor, args: Any, worker: str, user: str | None
+) -> torch.Tensor:
+    """What stands for a failed conversion, with a graph to its operand, be it a leaf or not."""
+    everything = torch.ones(value.shape, dtype=torch.bool)
+    return cast(torch.Tensor, conversion(value.masked_fill(everything, 0), *args))
 
 
 def _real_memory(value: Any, guarded: bool = True) -> PublicSize:
@@ -150,8 +136,7 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
         (foreseen, "call_drawing", foreseen.calling),
         (private_commands, "call_drawing", foreseen.calling),
     ),
-    "leaves": lambda: _with((Trial, "_made", _reaching_always)),
-    "writes": lambda: _with((Trial, "_bring", _without_a_graph)),
+    "leaves": lambda: _with((private_commands, "_of_zeros", _without_a_leaf)),
     "plans": lambda: _with((plan_call, "_check_may_ask", _nothing)),
     "results": lambda: _with(
         (foreseen, "move_written", _move_numbers_alone),
@@ -170,11 +155,10 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
 }
 """By name: a copy whose gradient is not asked about; limits that compare private sizes, and charge
 for real memory; generators and the worker's stream, from which private commands draw; a stand-in
-that is no leaf; a write that leaves no graph; a property that a plan asks for; results that a graph
-saved, written where they are; a failure under the guard of one operand; an object under two ids; a
-gradient that nothing guards, one inside a chain, and one that goes along with an operand; what a
-call writes, as of a call whose operands are others; sizes that follow from private ones, as if they
-were public."""
+that is no leaf; a property that a plan asks for; results that a graph saved, written where they
+are; a failure under the guard of one operand; an object under two ids; a gradient that nothing
+guards, one inside a chain, and one that goes along with an operand; what a call writes, as of a
+call whose operands are others; sizes that follow from private ones, as if they were public."""
 
 
 def look_for(leak: str, samples: Samples, seed: int, most: int) -> Report:

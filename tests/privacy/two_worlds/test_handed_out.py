@@ -191,8 +191,6 @@ GRADIENTS: dict[str, Attack] = {
     "a copy of a copy": a_copy_of_a_copy,
     "a copy whose gradient is a view": a_copy_whose_gradient_is_a_view,
     "a copy of what a pass left": partial(a_copy_of_what_a_pass_left, put=plain),
-    "a copy of what logs": partial(a_copy_of_what_a_pass_left, put=logged),
-    "a copy of what is fixed": partial(a_copy_of_what_a_pass_left, put=fix_precision),
     "the gradient of a gradient": the_gradient_of_a_gradient,
     "the gradient of what logs": partial(the_gradient_of_elements, put=logged, whole=False),
     "the gradient of integers": partial(the_gradient_of_elements, put=fix_precision, whole=True),
@@ -256,25 +254,9 @@ def tell_all(eve: Observer, *references: Any) -> None:
         eve.gradient(reference.id)
 
 
-def written(eve: Observer, name: str) -> None:
-    """A leaf that is too large for the grid of what it is written to in the first world."""
-    leaf = eve.secret(
-        torch.tensor([1e30, 1.0], requires_grad=True), torch.tensor([2.0, 1.0], requires_grad=True)
-    )
-    chain = eve.secret(fix_precision(torch.zeros(2)), fix_precision(torch.ones(2)))
-    it = eve.call("torch.mul", chain, 1)
-    eve.call(name, it, leaf)
-    tell_all(eve, it)
-    eve.call("torch.Tensor.backward", eve.call("torch.sum", it))
-    tell_all(eve, leaf)
-
-
 CONVERSIONS: dict[str, Attack] = {
     "a leaf": fixed_leaf,
     "a result": partial(fixed_leaf, operation="torch.mul"),
-    "added": partial(written, name="torch.Tensor.add_"),
-    "copied": partial(written, name="torch.Tensor.copy_"),
-    "a sum": partial(written, name="torch.add"),
 }
 
 

@@ -391,7 +391,6 @@ FOUND_BY = {
     "results": 4,
     "operands": 9,
     "streams": 2,
-    "writes": 2,
     "repeated": 2,
 }
 """The seeds for holes that take more than a few programs with the first one."""

@@ -10,13 +10,10 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
-from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.execution.backward_passes import run_public_pass
-from syft.workers.execution.foreseen import Unforeseen
 from syft.workers.execution.moved_memory import Moves, NoHoldings
-from syft.workers.execution.private_commands import _within, guard_for, run_guarded
-from syft.ops.evaluate import evaluate
+from syft.workers.execution.private_commands import guard_for, run_guarded
 from syft.workers.execution.public_sizes import note_sizes, public_size, sizes_at_most
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
@@ -104,19 +101,19 @@ def test_what_has_no_forecast_moves_what_it_may_write_for_those_who_may_see_the_
     guarded("torch.nn.functional.batch_norm", *statistics, training=True, user="ann")
     assert full_guard_of(HOLDINGS.now(mean)) == full_guard_of(HOLDINGS.now(variance)) == ANN
     assert full_guard_of(variance) is None and variance.item() == 1
-    with pytest.raises(PermissionDenied, match="writes private values to public ones"):
+    with pytest.raises(PermissionDenied, match="^an operation on a chain"):
         guarded("torch.nn.functional.batch_norm", *statistics, training=True)
     public = sy.LoggingTensor().on(torch.zeros(2))
     with pytest.raises(PermissionDenied, match="^a write to memory that a chain"):
         guarded("torch.Tensor.add_", public, private(1.0, 2.0), user="ann")
     own = sy.LoggingTensor().on(private(1.0, 2.0))
-    guarded("torch.Tensor.add_", own, 1)
+    guarded("torch.Tensor.add_", own, 1, user="ann")
     assert full_guard_of(own) == ANN and full_guard_of(public) is None
 
 
 def test_a_chain_tells_neither_a_value_nor_a_shape_that_follows_from_one() -> None:
     logged = sy.LoggingTensor().on(private(1.0, 2.0))
-    with pytest.raises(PermissionDenied, match="^an operation that returns its value"):
+    with pytest.raises(PermissionDenied, match="^an operation on a chain"):
         guarded("torch.equal", logged, logged)
     assert guarded("torch.equal", logged, logged, user="ann") is True
     part = guarded("torch.Tensor.__getitem__", logged, torch.tensor([True, False]), user="ann")
@@ -126,7 +123,7 @@ def test_a_chain_tells_neither_a_value_nor_a_shape_that_follows_from_one() -> No
 def test_a_result_of_a_chain_in_public_memory_is_copied() -> None:
     inner = torch.ones(2)
     public = sy.LoggingTensor().on(inner)
-    made = guarded("torch.Tensor.expand_as", public, private(1.0, 2.0))
+    made = guarded("torch.Tensor.expand_as", public, private(1.0, 2.0), user="ann")
     assert full_guard_of(made) == ANN and full_guard_of(inner) is None
 
 
@@ -363,20 +360,6 @@ def test_a_bound_of_what_others_share_is_that_of_its_memory() -> None:
     assert sizes_at_most(view) == (7,) and public_size(view).memory == public_size(base).memory
 
 
-def test_a_size_without_a_bound_is_refused_on_chains_too(hook: sy.TorchHook) -> None:
-    encoded: Any = torch.tensor([1.0, -2.0, 3.0])
-    encoded = encoded.fix_precision()
-    counts = torch.tensor([1, 2, 0])
-    for tensor in (encoded, counts):
-        protect(tensor, ANN)
-    with pytest.raises(PermissionDenied, match="a private size without a public bound"):
-        guarded("torch.Tensor.repeat_interleave", encoded, counts, 0, user="eve")
-    chosen = guarded("torch.Tensor.masked_select", encoded, counts > 0, user="eve")
-    assert chosen.float_precision().tolist() == [1, -2] and sizes_at_most(chosen) == (3,)
-    admitted = guarded("torch.Tensor.repeat_interleave", encoded, counts, 0, user="ann")
-    assert admitted.float_precision().tolist() == [1, -2, -2]
-
-
 def test_a_conversion_asked_for_as_a_type_is_private_in_every_layout() -> None:
     """``x.type()`` is a question, and ``x.type(dtype)`` is none."""
     for secret in (torch.tensor([1.5, 0.0]), torch.tensor([1.5, 0.0]).to_sparse()):
@@ -384,12 +367,3 @@ def test_a_conversion_asked_for_as_a_type_is_private_in_every_layout() -> None:
         assert guarded("torch.Tensor.type", secret, user="eve").endswith("FloatTensor")
         made = guarded("torch.Tensor.type", secret, torch.int64, user="eve")
         assert full_guard_of(made) == ANN and made.to_dense().tolist() == [1, 0]
-
-
-def test_a_result_larger_than_its_bound_is_no_result() -> None:
-    """What a chain makes is checked against what plain tensors would have been."""
-    bound = [*leaves(evaluate(torch.neg, [bounded(torch.ones(3), (3,))], {}).result)]
-    fits = torch.zeros(3)
-    assert _within(fits, bound) is fits and _within(None, [None]) is None
-    with pytest.raises(Unforeseen, match="another shape"):
-        _within(torch.zeros(4), bound)

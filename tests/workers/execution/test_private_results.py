@@ -17,7 +17,7 @@ from syft.workers.execution.private_results import (
     UNCLEAR,
     common_guard,
 )
-from syft.workers.execution.public_sizes import has_bound
+from syft.workers.execution.public_sizes import public_size
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, label_of, protect
 
@@ -101,7 +101,7 @@ def test_a_result_of_a_private_size_has_the_labels_of_the_general_way(
     assert label_of(quick) == label_of(slow) and label_of(quick).most is not None
     places = quick.untyped_storage(), slow.untyped_storage()
     assert label_of(places[0]) == label_of(places[1]) and full_guard_of(quick) == HIDDEN
-    assert has_bound(quick)
+    assert public_size(quick).bounded
 
 
 def test_a_result_that_is_larger_than_its_bound_takes_the_general_path(

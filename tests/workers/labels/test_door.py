@@ -18,14 +18,12 @@ _REACHING = frozenset(("grad", "_grad", "_base", "grad_fn"))
 OBJECTS = {
     "workers/core/charges.py": "counts objects, each as large as is public",
     "workers/core/dataflow.py": "parks operations with the objects that they are to use",
-    "workers/core/findable.py": "reads tags, by which objects are found",
     "workers/core/owners.py": "reads and writes whose the memory of an object is",
-    "workers/core/state_machine.py": "asks which ids are taken",
     "workers/core/stored_tensors.py": "puts successors in the place of moved tensors",
     "workers/core/tag_index.py": "reads tags, by which objects are found",
     "workers/handlers/commands.py": "runs what was foreseen; the hot path",
     "workers/handlers/running.py": "runs what was foreseen; the hot path",
-    "workers/shells/virtual.py": "counts and lists objects for the owner of the worker",
+    "workers/shells/virtual.py": "shows the owner of the worker all objects",
 }
 """The modules besides the store that use its table of objects."""
 
