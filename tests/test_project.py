@@ -124,6 +124,7 @@ DRAWN_ELSEWHERE = [
     "tests/conftest.py",  # every shell
     "tests/crypto/test_leakage.py",  # secrets, by gate
     "tests/examples/test_tutorials.py",  # most notebooks: they show what other tests hold
+    "tests/privacy/fresh_world.py",  # attacks at queued workers and over sockets
     "tests/test_sampling.py",  # a text
     "tests/workers/core/test_backward_order.py",  # seeds
     "tests/workers/handlers/test_share_uniformity.py",  # secrets

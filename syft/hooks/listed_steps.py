@@ -59,9 +59,9 @@ class ListedSteps:
             weakref.WeakKeyDictionary()
         )
 
-    def before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """Choose lists where they are faster: torch calls this before a step."""
-        self.after_step(optimizer, args, kwargs)  # if the last step failed
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Choose lists where they are faster."""
+        self.after_step(optimizer)  # if the last step failed
         if not isinstance(optimizer, _SAME_ON_LISTS):
             return
         chosen = [group for group in optimizer.param_groups if _worth_listing(group)]
@@ -70,11 +70,10 @@ class ListedSteps:
             for group in chosen:
                 group["foreach"] = True
 
-    def after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """Leave the choice to torch again: torch calls this after a step."""
-        if self._chosen:  # nearly never in a process that trains here
-            for group in self._chosen.pop(optimizer, ()):
-                group["foreach"] = None
+    def after_step(self, optimizer: Optimizer) -> None:
+        """Leave the choice to torch again."""
+        for group in self._chosen.pop(optimizer, ()):
+            group["foreach"] = None
 
 
 def _worth_listing(group: dict[str, Any]) -> bool:

@@ -36,7 +36,6 @@ from syft.hooks import (
     tensor_methods,
 )
 from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
-from syft.hooks.listed_steps import ListedSteps
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower, encode_optimizer
 from syft.hooks.sending import Location
@@ -167,9 +166,7 @@ class TorchHook:
             self._ledger.register(register_optimizer_step_pre_hook, follower.before_step)
             for scheduler in _SCHEDULERS:
                 self._ledger.surround(scheduler, "step", refuse_in_a_plan)
-            lists = ListedSteps()
-            self._ledger.register(register_optimizer_step_pre_hook, lists.before_step)
-            self._ledger.register(register_optimizer_step_post_hook, lists.after_step)
+            self._ledger.register(register_optimizer_step_post_hook, follower.after_step)
         except BaseException:
             self._ledger.undo()
             if local_worker is None:

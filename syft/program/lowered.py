@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from syft.exceptions import ProgramError
+from syft.ops.nested import container_class
 from syft.ops.table import FUNCTIONS, Function, may_alter
-from syft.program.program import Action, Program, fill_slots, slot_values
+from syft.program.program import Action, Program, Slot, fill_slots, slot_values
 from syft.program.register_allocation import (
     Instruction,
     RegisterAllocator,
@@ -51,6 +52,7 @@ class Lowered:
         "_initial",
         "_given",
         "_has_modes",
+        "_flat",
         "_outputs",
         "_nested",
         "_liveness",
@@ -68,6 +70,7 @@ class Lowered:
         self._nested: dict[int, Lowered] = {}  # the programs in operands, by their id()
         allocator = RegisterAllocator(program, self._function_of, self._lower_nested)
         self._has_modes = any(action.mode is not None for action in program.actions)
+        self._flat = [_is_flat(action.args) for action in program.actions]
         self._given = program.inputs + program.state
         self._instructions = [allocator.instruction(*item) for item in enumerate(program.actions)]
         self._outputs = allocator.reader(program.outputs)
@@ -159,23 +162,33 @@ class Lowered:
         for index, action in enumerate(self.program.actions):
             try:
                 function = self._function_of(action)
-                with mode_context(action.mode):
-                    result = call(
-                        action,
-                        function,
-                        fill_slots(self._inspected(action.args, call), slots),
-                        fill_slots(action.kwargs, slots),
-                    )
+                args = self._operands(index, action.args, slots, call)
+                kwargs = fill_slots(action.kwargs, slots) if action.kwargs else {}
+                if action.mode is None:
+                    result = call(action, function, args, kwargs)
+                else:
+                    with mode_context(action.mode):
+                        result = call(action, function, args, kwargs)
                 for slot, value in slot_values(action.out, result):
                     if slot in read:
                         slots[slot] = value
             except Exception as error:
                 self._name_action(error, index)
                 raise
+            del args, kwargs
             result = value = None
             for slot in last_reads.get(index, ()):
                 del slots[slot]
         return fill_slots(self.program.outputs, slots)
+
+    def _operands(
+        self, index: int, args: tuple[Any, ...], slots: dict[int, Any], call: Call
+    ) -> tuple[Any, ...]:
+        """The operands of an action, with the values of their slots."""
+        if self._flat[index]:
+            return tuple([slots[arg.index] if type(arg) is Slot else arg for arg in args])
+        filled: tuple[Any, ...] = fill_slots(self._inspected(args, call), slots)
+        return filled
 
     def _inspected(self, args: tuple[Any, ...], call: Call) -> tuple[Any, ...]:
         """The operands, with programs that run through ``call``; only a branch or loop has any."""
@@ -208,6 +221,11 @@ class _InspectedProgram:
 
     def run(self, values: Sequence[Any]) -> Any:
         return self._lowered.run_with(values, self._call)
+
+
+def _is_flat(args: tuple[Any, ...]) -> bool:
+    """Whether there are no containers and no programs among operands."""
+    return not any(type(arg) is Program or container_class(type(arg)) for arg in args)
 
 
 def _wrong_count(got: int, expected: int) -> ProgramError:

@@ -3,8 +3,8 @@
 An attack is a function of a :class:`World`: what a stranger does with tensors and workers, as a
 user's program would.  It returns whatever she has got: pointers, tensors, numbers.  It is run in
 two worlds that differ in the values of what is secret, and all that she can observe is compared:
-what she has got, what everything of it answers, the errors with their tracebacks, and what has come
-to a worker of her own.
+what she has got, what everything of it answers, the errors with their tracebacks, the kinds of the
+messages that came to her, and what has come to a worker of her own.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import torch
 
 import syft as sy
 from syft.chain.wrapper import Wrapper
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
 from syft.workers.wire.messages import Exchange
+from tests.shells.child import make_worker
+from tests.shells.owner import inspect, seed
+from tests.shells.served import Served
 
 ONE = torch.tensor([2.5, -1.0, 4.0, -3.0])
 OTHER = torch.tensor([1.25, 7.0, -2.0, 1.5])
@@ -32,7 +36,13 @@ SINGULAR = torch.zeros(2, 2), torch.eye(2)
 """Matrices of which that of the second world has an inverse."""
 INDICES = [0, 1], [0, 9]
 """Indices of which those of the second world lie outside."""
-_ID = re.compile(r"0x[0-9a-f]+|(?<![.\d])[0-9]{9,}|#[0-9]{6,}")
+_ID = re.compile(r"127\.0\.0\.1:\d+|0x[0-9a-f]+|(?<![.\d])[0-9]{9,}|#[0-9]{6,}")
+PLACES = (
+    "immediate",
+    pytest.param("queued", marks=pytest.mark.database(together="attacks at queued workers")),
+    pytest.param("socket", marks=pytest.mark.database(together="attacks over sockets")),
+)
+"""Where the workers are: in this process, answering at once or later, or each in another one."""
 _QUESTIONS = ("shape", "dtype", "layout", "requires_grad", "is_leaf", "ndim")
 
 
@@ -43,14 +53,31 @@ class World:
     another user has it, who works with her.
     """
 
-    def __init__(self, number: int, private: bool, limits: PeerLimits = DEFAULT_PEER_LIMITS):
+    def __init__(
+        self,
+        number: int,
+        private: bool,
+        limits: PeerLimits = DEFAULT_PEER_LIMITS,
+        queued: bool = False,
+        served: Served | None = None,
+    ) -> None:
         self.number, self.private = number, private
         self.hook = sy.TorchHook(torch)
         self.log = self.hook.record()
         self.log.__enter__()
-        self.bob: Any = sy.VirtualWorker(self.hook, id="bob", peer_limits=limits)
-        self.alice: Any = sy.VirtualWorker(self.hook, id="alice")
-        self.mallory: Any = sy.VirtualWorker(self.hook, id="mallory")
+        if served is None:
+            self.bob: Any = sy.VirtualWorker(
+                self.hook, id="bob", peer_limits=limits, pipelined=queued
+            )
+        else:
+            network: Any = self.hook.local_worker.network
+            network.served = served
+            served.forget()
+            self.bob = make_worker(self.hook, "bob")
+        self.alice = make_worker(self.hook, "alice", pipelined=queued)
+        self.mallory = make_worker(self.hook, "mallory", pipelined=queued)
+        for worker in (self.bob, self.alice, self.mallory):
+            seed(worker, 7)
         self.ann, self.eve, self.dan = (self.bob.as_user(name) for name in ("ann", "eve", "dan"))
         self.kept: list[Any] = []
         self.names = 0
@@ -114,15 +141,14 @@ class World:
 
     def close(self) -> list[str]:
         """What is at the stranger's worker, and what the workers show; then all is dropped."""
-        there = [value for value in self.mallory.core.store.objects.values()]
-        held = [self.seen(value) for value in there]
+        held = [self.seen(value) for value in inspect(self.mallory).objects.values()]
         self.log.__exit__(None, None, None)
         # what parties exchange is masked anew each time
         came = [it.buffers for it in self.log.to("mallory") if type(it.message) is not Exchange]
         held += [repr(buffer.numpy().tobytes()) for buffers in came for buffer in buffers]
+        held += [type(it.message).__name__ for it in self.log.to("me")]
         counts = [worker.objects_count() for worker in (self.bob, self.alice, self.mallory)]
         self.kept.clear()
-        del there
         self.hook.close()
         return [*held, repr(counts)]
 

@@ -446,10 +446,10 @@ def quantization(w: World) -> Any:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_nothing_is_learned_of_what_is_private(name: str) -> None:
-    ATTACKS.check(name)
+def test_nothing_is_learned_of_what_is_private(name: str, place: dict[str, Any]) -> None:
+    ATTACKS.check(name, **place)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_what_is_public_is_learned(name: str) -> None:
-    ATTACKS.check_reaches(name)
+def test_what_is_public_is_learned(name: str, place: dict[str, Any]) -> None:
+    ATTACKS.check_reaches(name, **place)

@@ -168,7 +168,8 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             self._large.update(large)
             self.flags |= LOOK
 
-    def _charged(self) -> Account:
+    @property
+    def account(self) -> Account:
         """The account that pays for what the present request makes."""
         return self._payer() or self._owner
 
@@ -185,7 +186,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def _charge(self, storages: Mapping[int, Storages]) -> None:
         """Charge the caller for objects, all of them or none."""
-        account = self._charged()
+        account = self.account
         self._check("objects", account, len(storages), self._uncounted)
         self._check("bytes", account, self._new_memory(storages), self._uncounted * _MOST_BYTES)
         account.objects += len(storages)
@@ -208,7 +209,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         storage = value.untyped_storage()
         if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
             return
-        account = self._charged()  # has few objects: there are few
+        account = self.account  # has few objects: there are few
         place: int = storage._cdata
         memory = self._memory.get(place)
         if memory is None:
@@ -311,12 +312,12 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
     def _counted(self, bill: _Bill | None) -> _Bill:
         """A bill for the caller, unless the object was counted: it may have one for tags alone."""
         if bill is None:
-            bill = _Bill(self._charged(), ())
+            bill = _Bill(self.account, ())
         elif bill.storages or bill.account is not self._owner:
             return bill
         else:
             self._owner.objects -= 1
-            bill.account = self._charged()
+            bill.account = self.account
         bill.account.objects += 1
         return bill
 
@@ -343,10 +344,6 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         for leaf in leaves(values):
             found.update(self.memory_of(leaf))
         return sum(size for _, size in found.values())
-
-    def hold(self, bytes: int) -> None:
-        """Charge the caller for memory that no object has yet; less of it, if it is negative."""
-        self._charged().bytes += bytes
 
     def clear(self) -> None:
         """Stop charging for every object."""
@@ -422,7 +419,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
         Raises :class:`~syft.exceptions.LimitExceeded`, and charges for none, if that is too much.
         """
-        account = self._charged()
+        account = self.account
         longest = max(map(len, tags), default=0)
         if account is not self._owner:
             if longest > self.limits.text:

@@ -38,7 +38,7 @@ from syft.ops.table import (
 from syft.program.lowered import Call, Lowered
 from syft.program.program import Action, Program, slots_in
 from syft.torch_private import WeakStorage, any_autocast_enabled
-from syft.workers.core.charges import Charges, Storages
+from syft.workers.core.charges import Charges
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.execution.size_bounds import BY_VALUES
 from syft.workers.labels.walk import innermost
@@ -54,6 +54,8 @@ _FOLLOWING: Final = frozenset(("shape", "dtype", "dim"))
 _MOST_KNOWN: Final = 256
 _SHARE: Final = 64
 """The part of what a caller may have that may be dead before it is looked for."""
+_FEW: Final = 64
+"""The pieces of memory among which what is dead is looked for before each action."""
 _ITEM: Final = 40
 """The bytes of an item of a list: an object, and where it is."""
 
@@ -147,7 +149,8 @@ class SizedProgram:
         What an action makes, and memory that it gives to a tensor that is there, counts from the
         next action on.
         """
-        made = _OnTheWay(self._charges, (*values, *self._program.program.constants))
+        given = *values, *self._program.program.constants
+        made = _OnTheWay(self._charges, given, self._steady)
 
         def look(
             action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -171,14 +174,17 @@ class SizedProgram:
 class _OnTheWay:
     """The memory that a program has made and that lives, held in the account of its caller.
 
-    ``peak`` is the most that the loop has at once, which keeps one dead value an action longer.
+    ``peak`` is the most that the loop has at once, which keeps one dead value an action longer.  If
+    it is ``exact``, what is dead is looked for before each action, as long as not much is alive.
     """
 
-    __slots__ = ("peak", "_charges", "_held", "_given", "_alive", "_most")
+    __slots__ = ("peak", "_charges", "_account", "_exact", "_held", "_given", "_alive", "_most")
 
-    def __init__(self, charges: Charges, given: Iterable[Any]) -> None:
+    def __init__(self, charges: Charges, given: Iterable[Any], exact: bool) -> None:
         self.peak = 0
         self._charges = charges
+        self._account = charges.account
+        self._exact = exact
         self._held = 0
         self._given: dict[int, Any] = {}
         self._alive: dict[int, tuple[Any, int]] = {}
@@ -188,15 +194,8 @@ class _OnTheWay:
     def _is_there(self, values: Any) -> None:
         """Do not count the memory of these; their addresses are not used again."""
         for value in leaves(values):
-            for place, (storage, _) in self._memory_of(value).items():
+            for place, (storage, _) in self._charges.memory_of(value).items():
                 self._given[place] = WeakStorage(storage)
-
-    def _memory_of(self, value: Any) -> Storages:
-        plain = type(value) in EXACT_TENSOR_TYPES and value.layout is torch.strided
-        if not plain or self._charges.guarded:
-            return self._charges.memory_of(value)
-        storage = value.untyped_storage()
-        return {storage._cdata: (storage, storage.nbytes())}
 
     def before(
         self, op: int, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -204,7 +203,7 @@ class _OnTheWay:
         """Check what an action may use; returns the bytes that there are, those that it will use,
         and those of what it may give memory to, with that."""
         held = self._held
-        if held > self._most:
+        if held > self._most or (self._exact and len(self._alive) <= _FEW):
             self._settle()
         try:
             peak = self._charges.check(op, function, args, kwargs)
@@ -223,20 +222,19 @@ class _OnTheWay:
             self._hold(max(0, self._charges.bytes_of(altered) - size))
         if FLAGS[op] & READS_GRADIENT:
             self._is_there(result)
+        elif type(result) in EXACT_TENSOR_TYPES:
+            self._note(result)
         else:
             self._note_all(result)
         more = self._held - start
         self.peak = max(self.peak, held + max(peak, more))
-        left = self._charges.bytes_left
-        if more and left is not None and left < 0:
+        if more and (left := self._charges.bytes_left) is not None and left < 0:
             self._settle()
             self._charges.check_bytes()
 
     def _note_all(self, result: Any) -> None:
         """Count what is new of a result, and the items of a list of numbers until the end."""
-        if type(result) in EXACT_TENSOR_TYPES:
-            self._note(result)
-        elif isinstance(result, list) and not every_tensor(result):
+        if isinstance(result, list) and not every_tensor(result):
             self._hold(_ITEM * sum(1 for _ in leaves(result)))
         else:
             for leaf in leaves(result):
@@ -246,10 +244,17 @@ class _OnTheWay:
         charges = self._charges
         if charges.guarded:
             charges.check_bounds({0: value})
-        for place, (storage, size) in self._memory_of(value).items():
-            if place not in self._given and place not in self._alive:
-                self._alive[place] = WeakStorage(storage), size
-                self._hold(size)
+        elif type(value) in EXACT_TENSOR_TYPES and value.layout is torch.strided:
+            storage = value.untyped_storage()
+            self._note_memory(storage._cdata, storage, storage.nbytes())
+            return
+        for place, (storage, size) in charges.memory_of(value).items():
+            self._note_memory(place, storage, size)
+
+    def _note_memory(self, place: int, storage: torch.UntypedStorage, size: int) -> None:
+        if place not in self._given and place not in self._alive:
+            self._alive[place] = WeakStorage(storage), size
+            self._hold(size)
 
     def _settle(self) -> None:
         """Give back what is not there any more."""
@@ -260,7 +265,7 @@ class _OnTheWay:
 
     def _hold(self, bytes: int) -> None:
         self._held += bytes
-        self._charges.hold(bytes)
+        self._account.bytes += bytes
 
     def end(self) -> None:
         """Give back everything."""

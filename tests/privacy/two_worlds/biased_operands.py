@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import syft as sy
-from syft.codes import CollectiveCode
 from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
-from syft.serde.packer import Packer
-from syft.serde.registry import pack
 from syft.tensors.fixed.precision import fix_precision
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS
 from syft.workers.wire import messages
@@ -331,7 +328,7 @@ OF_TWO: tuple[tuple[str, Any, Any, bool], ...] = (
 """Operations that fail for some values of hers, his operand, and whether that comes first."""
 
 
-# --------------------------------------------------------------------------------- chains, shares
+# ----------------------------------------------------------------------------------------- chains
 
 
 def on_chains(program: RandomProgram) -> None:
@@ -373,57 +370,6 @@ def _chain(program: RandomProgram, grid: bool, grad: bool) -> Reference:
         chains = [sy.LoggingTensor().on(world) for world in worlds]
         chains = [chain.requires_grad_() if grad else chain for chain in chains]
     return program.observer.secret(*chains, destinations=program.destinations)
-
-
-def deal(program: RandomProgram) -> None:
-    """Shares of a private tensor, for parties and a provider that the observer names."""
-    rng, observer = program.rng, program.observer
-    ways = ("bob", "alice", "eve"), ("bob", "eve", "alice"), ("alice", "bob", "eve")
-    places = [*rng.choice(ways)]
-    parties = places[:2]
-    session = observer.id("bob")
-    for place in ("alice", "eve"):
-        observer.known.setdefault(place, []).append(session)
-    execution = observer.count() + 10**6
-    for rank in range(len(places)):
-        _start(program, CollectiveCode.OPEN_SESSION, execution, places, rank, (), (session,))
-    it = _chain(program, True, False) if rng.random() < 0.5 else _whole(program)
-    owner = parties.index("bob")
-    out = observer.id("bob")
-    for place in parties:
-        observer.known.setdefault(place, []).append(out)
-    observer.private.add(out)
-    here, execution = Reference(session), observer.count() + 10**6
-    order = [*range(2)]
-    rng.shuffle(order)
-    for rank in order:
-        given = (here, owner, it) if rank == owner else (here, owner)
-        answer = _start(program, CollectiveCode.SPLIT, execution, parties, rank, given, (out,))
-        program.note("split", True, answer, (it,) if rank == owner else ())
-    for place in parties:
-        observer.describe(out, place)
-        observer.fetch(out, place)
-
-
-def _start(
-    program: RandomProgram,
-    code: CollectiveCode,
-    execution: int,
-    places: list[str],
-    rank: int,
-    args: tuple[Any, ...],
-    outs: tuple[int, ...],
-) -> Any:
-    observer, packer = program.observer, Packer()
-    operands = tuple(pack(arg, packer) for arg in args)
-    names = tuple(places)
-    message = messages.Start(observer.count(), int(code), execution, names, rank, operands, outs)
-    return observer.request(message, packer, worker=places[rank])
-
-
-def _whole(program: RandomProgram) -> Reference:
-    worlds = [torch.randint(0, 9, (3,), generator=program.numbers) for _ in range(2)]
-    return program.observer.secret(*worlds, destinations=program.destinations)
 
 
 # ------------------------------------------------------------------------------ limits and streams
@@ -537,7 +483,7 @@ def sweep(program: RandomProgram) -> None:
 
 BIASED = (
     *((train, 3), (in_a_group, 3), (overwrite_saved, 2), (under_two_ids, 2), (copy_module, 3)),
-    *((copy_leaf, 2), (of_two_owners, 2), (on_chains, 4), (deal, 1), (near_a_limit, 20)),
+    *((copy_leaf, 2), (of_two_owners, 2), (on_chains, 4), (near_a_limit, 20)),
     (advance, 2),
     (with_form, 4),
     (one_twice, 2),

@@ -27,6 +27,7 @@ from tests.privacy.two_worlds.beside_values import BESIDE_VALUES
 from tests.privacy.two_worlds.biased_operands import BIASED, sweep
 from tests.privacy.two_worlds.between_workers import NAMED, collective, follow, travel
 from tests.privacy.two_worlds.observer import Failed, Observer
+from tests.privacy.two_worlds.on_shares import ON_SHARES
 from tests.privacy.two_worlds.programs import random_group
 from tests.privacy.two_worlds.samples import MOST_ELEMENTS, Sample, Samples, is_repeatable
 from tests.privacy.two_worlds.values import failing_values, other_than
@@ -450,10 +451,10 @@ ACTIONS: tuple[Callable[[RandomProgram], None], ...] = (
     travel,
     follow,
     *sizes_and_streams.ACTIONS,
-    *(action for action, _ in (*BESIDE_VALUES, *BIASED)),
+    *(action for action, _ in (*BESIDE_VALUES, *BIASED, *ON_SHARES)),
 )
 WEIGHTS = (
     *(44, 54, 8, 7, 7, 5, 6, 2, 4, 3, 1, 1, 1, 2, 2),
     *sizes_and_streams.WEIGHTS,
-    *(often for _, often in (*BESIDE_VALUES, *BIASED)),
+    *(often for _, often in (*BESIDE_VALUES, *BIASED, *ON_SHARES)),
 )

@@ -25,6 +25,7 @@ from syft.workers.execution import (
 )
 from syft.workers.execution.moved_memory import Moves
 from syft.workers.execution.public_sizes import PublicSize, public_size
+from syft.workers.handlers.share_runs import SlotGuards
 from syft.workers.labels import memory_labels
 from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
 from syft.workers.labels.walk import recorded_of, storages_of
@@ -151,6 +152,7 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
         (private_results, "every_tensor", tensors_in),
     ),
     "rows": lambda: _with((foreseen._Labels, "of", _without_hidden_sizes)),
+    "shares": lambda: _with((SlotGuards, "of", _nothing)),
     "operands": lambda: _with((Packer, "gradients", property(lambda self: True, _nothing))),
 }
 """By name: a copy whose gradient is not asked about; limits that compare private sizes, and charge
@@ -158,7 +160,8 @@ for real memory; generators and the worker's stream, from which private commands
 that is no leaf; a property that a plan asks for; results that a graph saved, written where they
 are; a failure under the guard of one operand; an object under two ids; a gradient that nothing
 guards, one inside a chain, and one that goes along with an operand; what a call writes, as of a
-call whose operands are others; sizes that follow from private ones, as if they were public."""
+call whose operands are others; sizes that follow from private ones, as if they were public; what
+programs on shares make, as if it were public."""
 
 
 def look_for(leak: str, samples: Samples, seed: int, most: int) -> Report:

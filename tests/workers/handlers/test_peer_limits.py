@@ -344,6 +344,27 @@ def test_the_sizes_with_which_a_program_ran_are_not_kept_for_ever(
     assert 0 < len(program.known_sizes.peaks) <= 2
 
 
+def test_the_peak_that_is_remembered_is_what_the_loop_has_at_once() -> None:
+    """What is read, what is made, and what died at the action before; not what died earlier."""
+    ann = Session().account
+    charges = Charges("bob", {}, PeerLimits(), lambda: ann)
+    for length, most in ((1, 1), (2, 2), (3, 3), (50, 3)):
+        double = [
+            Action(BY_NAME["torch.Tensor.add"], (Slot(at), Slot(at)), {}, Slot(at + 1))
+            for at in range(length)
+        ]
+        program = Lowered(Program(1, tuple(double), Slot(length)))
+        x = torch.ones(1000)
+        program_sizes.SizedProgram(program, charges).run([x])
+        assert [*program.known_sizes.peaks.values()] == [4000 * most]
+        assert ann.bytes == 0
+        ann.bytes = charges.limits.bytes - 4000 * most
+        assert program_sizes.runs_unseen(program, charges, [x])
+        ann.bytes += 1
+        assert not program_sizes.runs_unseen(program, charges, [x])
+        ann.bytes = 0
+
+
 def test_branches_and_private_values_are_under_limits_too(hook: sy.TorchHook) -> None:
     bob = strict(hook, elements=1000)
 
