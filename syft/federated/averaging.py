@@ -34,8 +34,9 @@ from syft.hooks import bulk
 from syft.hooks.whole_modules import one_message_each
 from syft.status_line import counted
 from syft.tensors.collective_call import sum_private
-from syft.tensors.fixed.fixed_link import decoded
+from syft.tensors.fixed.fixed_link import decoded, is_fixed
 from syft.tensors.pointer import PointerTensor
+from syft.tensors.shared.shared_values import is_shared
 
 _FRACTION: Final = 24
 """Bits after the point of what is shared, as in :func:`syft.sum_private`."""
@@ -74,15 +75,15 @@ def federated_average(
     multiples of 2^-24, once for each worker.  The mean itself tells what it tells: of two updates,
     each client can work out the other.
 
-    Raises :class:`~syft.exceptions.UnusableSetting` for no updates; updates that differ in names,
-    shapes or dtypes; containers and arrays in updates, which would not be averaged; modules that
-    cannot hold the mean, because they compute their ``state_dict`` or tie what others do not;
-    NaN in updates that count, infinities that not all of them have in the same places, and integers
-    from 2^53 on that not all have in common, with the names of all; with
-    ``secure`` NaN, Inf and numbers whose sum may leave the grid, which the workers refuse (where
-    ``user`` may not read them, by another error without the names of tensors); weights that are
-    negative, infinite, NaN, all 0, or not one for each update; and, with ``secure``, unless updates
-    that count lie at two places or more, with masks at workers.
+    Raises :class:`~syft.exceptions.UnusableSetting` for no updates; updates in fixed precision or
+    of shares; updates that differ in names, shapes or dtypes; containers and arrays in updates,
+    which would not be averaged; modules that cannot hold the mean, because they compute their
+    ``state_dict`` or tie what others do not; NaN in updates that count, infinities that not all of
+    them have in the same places, and integers from 2^53 on that not all have in common, with the
+    names of all; with ``secure`` NaN, Inf and numbers whose sum may leave the grid, which the
+    workers refuse (where ``user`` may not read them, by another error without the names of
+    tensors); weights that are negative, infinite, NaN, all 0, or not one for each update; and, with
+    ``secure``, unless updates that count lie at two places or more, with masks at workers.
 
     >>> models = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
     >>> for model, value in zip(models, (1.0, 4.0)):
@@ -96,6 +97,8 @@ def federated_average(
     names, several = listed_updates(updates)
     shares = _shares_of(weights, updates, len(several))
     tables = [table_of(update) for update in several]
+    for name, table in zip(names, tables, strict=True):
+        _refuse_encoded(name, table)
     if workers is not None or crypto_provider is not None:
         secure = True
     labels = [_label(name, table) for name, table in zip(names, tables, strict=True)]
@@ -148,6 +151,15 @@ def _label(name: str, table: Table) -> str:
     ids = dict.fromkeys(str(place.id) for place in places if hasattr(place, "id"))
     where = ", ".join(id for id in ids if id != name)
     return f"{name} at {where}" if where else name
+
+
+def _refuse_encoded(name: str, table: Table) -> None:
+    """Raise for tensors here in fixed precision or of shares: nothing of them can be fetched."""
+    for key, tensor in table.items():
+        if is_fixed(tensor) or is_shared(tensor):
+            wanted = "plain tensors or pointers (decode them first: float_precision(), decrypt())"
+            kind = "shares" if is_shared(tensor) else "fixed precision"
+            raise UnusableSetting("updates", wanted, f"{kind} in {key!r} of update {name}")
 
 
 def _fetched(tables: list[Table], user: str | None) -> list[Table]:

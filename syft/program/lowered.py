@@ -4,20 +4,23 @@ A program is lowered once to a list of instructions over registers
 (:mod:`syft.program.register_allocation`).  Nearly every instruction is ``registers[out] =
 function(registers[a], registers[b])``, which costs what the same line of Python does; any other is
 a closure that was made when the program was lowered.
+
+A program whose actions were asked for one by one goes on after one of them has failed: only what
+depends on that is lost (:class:`Partial`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import length_hint
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from syft.exceptions import ProgramError
 from syft.ops.nested import container_class
 from syft.ops.table import FUNCTIONS, Function, may_alter
-from syft.program.program import Action, Program, Slot, fill_slots, slot_values
+from syft.program.program import Action, Program, Slot, fill_slots, slot_values, slots_in
 from syft.program.register_allocation import (
     Instruction,
     RegisterAllocator,
@@ -30,9 +33,52 @@ from syft.torch_private import set_grad_enabled
 Call = Callable[[Action, Function, tuple[Any, ...], dict[str, Any]], Any]
 
 
+def plainly(action: Action, function: Function, args: Any, kwargs: Any) -> Any:
+    """Call the function of an action.
+
+    >>> plainly(Action(0, (), {}, None), abs, (-2,), {})
+    2
+    """
+    return function(*args, **kwargs)
+
+
+def always() -> bool:
+    """True: a program that goes on after a failure may.
+
+    >>> always()
+    True
+    """
+    return True
+
+
+LOST: Final = object()
+"""What stands among outputs for one that was not made, since an action failed."""
+
+
+class Partial(tuple[Any, ...]):
+    """The outputs of a program in which actions failed: ``LOST`` for what depends on these.
+
+    ``failure`` is the exception of the first that failed, and ``action`` says which that is.
+
+    >>> Partial.of((LOST, 3), 0, ValueError("x")).failure
+    ValueError('x')
+    """
+
+    action: int
+    failure: Exception | None = None
+
+    @classmethod
+    def of(cls, outputs: Iterable[Any], action: int, failure: Exception) -> Partial:
+        """Outputs that are there in part."""
+        made = cls(outputs)
+        made.action, made.failure = action, failure
+        return made
+
+
 class Lowered:
     """A program made ready to run; ``functions`` gives the function of each op number, and
     ``altering`` what is called in its place where a tensor may get another shape or memory.
+    ``goes_on`` says that its outputs, a flat tuple, are not lost together.
 
     >>> from syft.ops.table import BY_NAME
     >>> from syft.program.program import Slot
@@ -46,6 +92,7 @@ class Lowered:
         "steps",
         "known_sizes",
         "branches",
+        "_goes_on",
         "_functions",
         "_altering",
         "_instructions",
@@ -63,8 +110,10 @@ class Lowered:
         program: Program,
         functions: Sequence[Function | None] = FUNCTIONS,
         altering: Callable[[Function], Function] | None = None,
+        goes_on: bool = False,
     ) -> None:
         self.program = program
+        self._goes_on = goes_on
         self._functions = functions
         self._altering = altering
         self._nested: dict[int, Lowered] = {}  # the programs in operands, by their id()
@@ -98,16 +147,17 @@ class Lowered:
     def run(self, values: Sequence[Any]) -> Any:
         """Run the program on its inputs and state, in that order; returns its outputs.
 
-        An error of an action carries a note that names it.
+        An error of an action carries a note that names it.  Returns :class:`Partial` after one, if
+        the program goes on.
         """
         if len(values) != self._given:
             raise _wrong_count(len(values), self._given)
         registers = self._initial.copy()
         registers[: self._given] = values
         instructions = iter(self._instructions)
-        if self._has_modes:
-            return self._run_with_modes(registers, instructions)
         try:
+            if self._has_modes:
+                self._run_with_modes(registers, instructions)  # all of them
             for function, first, second, out, general in instructions:
                 if second >= 0:
                     registers[out] = function(registers[first], registers[second])
@@ -116,11 +166,14 @@ class Lowered:
                 else:
                     general(registers)  # type: ignore[misc]
         except Exception as error:
-            self._name_action(error, len(self._instructions) - length_hint(instructions) - 1)
-            raise
+            index = len(self._instructions) - length_hint(instructions) - 1
+            self._name_action(error, index)
+            if not self._goes_on:
+                raise
+            return self._rest(self._values_before(index, registers), index, plainly, error)
         return self._outputs(registers)
 
-    def _run_with_modes(self, registers: Registers, instructions: Iterator[Instruction]) -> Any:
+    def _run_with_modes(self, registers: Registers, instructions: Iterator[Instruction]) -> None:
         """The same loop, which also switches grad mode where the recording switched it."""
         surrounding = torch.is_grad_enabled()
         grad = surrounding
@@ -140,46 +193,90 @@ class Lowered:
                 else:
                     general(registers)  # type: ignore[misc]
                 index += 1
-        except Exception as error:
-            self._name_action(error, index)
-            raise
         finally:
             set_grad_enabled(surrounding)
-        return self._outputs(registers)
 
-    def run_with(self, values: Sequence[Any], call: Call) -> Any:
+    def run_with(
+        self, values: Sequence[Any], call: Call, may_go_on: Callable[[], bool] = always
+    ) -> Any:
         """Run the program with ``call(action, function, args, kwargs)`` for each action.
 
         This is slower than :meth:`run`.  A worker that guards private values uses it to look at
         each operation.  Modes are set around ``call``.  Programs inside operands are passed as
-        objects whose ``run`` method uses ``call`` too.
+        objects whose ``run`` method uses ``call`` too.  A program that goes on after a failure asks
+        ``may_go_on`` first.
         """
         if len(values) != self._given:
             raise _wrong_count(len(values), self._given)
         slots: dict[int, Any] = dict(enumerate(values))
         slots.update(enumerate(self.program.constants, self._given))
-        last_reads, read = self._liveness.last_reads, self._liveness.read
-        for index, action in enumerate(self.program.actions):
+        for index in range(len(self.program.actions)):
             try:
-                function = self._function_of(action)
-                args = self._operands(index, action.args, slots, call)
-                kwargs = fill_slots(action.kwargs, slots) if action.kwargs else {}
-                if action.mode is None:
-                    result = call(action, function, args, kwargs)
-                else:
-                    with mode_context(action.mode):
-                        result = call(action, function, args, kwargs)
-                for slot, value in slot_values(action.out, result):
-                    if slot in read:
-                        slots[slot] = value
+                self._act(index, slots, call)
             except Exception as error:
                 self._name_action(error, index)
-                raise
-            del args, kwargs
-            result = value = None
-            for slot in last_reads.get(index, ()):
-                del slots[slot]
+                if not (self._goes_on and may_go_on()):
+                    raise
+                return self._rest(slots, index, call, error, may_go_on)
         return fill_slots(self.program.outputs, slots)
+
+    def _act(self, index: int, slots: dict[int, Any], call: Call) -> None:
+        """Run one action on the values of slots, and put its results there."""
+        action, read = self.program.actions[index], self._liveness.read
+        function = self._function_of(action)
+        args = self._operands(index, action.args, slots, call)
+        kwargs = fill_slots(action.kwargs, slots) if action.kwargs else {}
+        if action.mode is None:
+            result = call(action, function, args, kwargs)
+        else:
+            with mode_context(action.mode):
+                result = call(action, function, args, kwargs)
+        for slot, value in slot_values(action.out, result):
+            if slot in read:
+                slots[slot] = value
+        for slot in self._liveness.last_reads.get(index, ()):
+            del slots[slot]
+
+    def _rest(
+        self,
+        slots: dict[int, Any],
+        failed: int,
+        call: Call,
+        error: Exception,
+        may_go_on: Callable[[], bool] = always,
+    ) -> Partial:
+        """Run what follows an action that failed, as far as it does not depend on it.
+
+        An action that fails after it is named in a note of the first error.
+        """
+        lost = {slot.index for slot in slots_in(self.program.actions[failed].out)}
+        for index, action in enumerate(self.program.actions[failed + 1 :], failed + 1):
+            made = {slot.index for slot in slots_in(action.out)}
+            if any(slot.index in lost for slot in slots_in((action.args, action.kwargs))):
+                lost |= made
+                continue
+            try:
+                self._act(index, slots, call)
+            except Exception as other:
+                if not may_go_on():
+                    raise
+                lost |= made
+                error.add_note(f"Action {index}, {action.name}, failed by itself: {other!r}.")
+        slots.update(dict.fromkeys(lost, LOST))
+        return Partial.of(fill_slots(self.program.outputs, slots), failed, error)
+
+    def _values_before(self, index: int, registers: Registers) -> dict[int, Any]:
+        """The values of the slots that live before an action, from the registers."""
+        allocator = RegisterAllocator(self.program, self._function_of, self._lower_nested)
+        before = self.program.actions[:index]
+        for item in enumerate(before):
+            allocator.instruction(*item)
+        dead = {slot for done in range(index) for slot in self._liveness.last_reads.get(done, ())}
+        return {
+            slot: registers[register]
+            for slot, register in allocator.registers.items()
+            if slot not in dead
+        }
 
     def _operands(
         self, index: int, args: tuple[Any, ...], slots: dict[int, Any], call: Call

@@ -90,14 +90,15 @@ class RegisterAllocator:
         self.liveness = liveness_of(program)
         self.nested_steps = 0
         """How many actions the programs in operands have, counting one more for each program."""
-        self._register_of = {index: index for index in range(program.given)}
+        self.registers = {index: index for index in range(program.given)}
+        """The register of each slot that has had a value so far."""
         self._spare: list[int] = []  # the register of a dead value, for the next result
 
     def instruction(self, index: int, action: Action) -> Instruction:
         """The instruction of one action: a flat call where that is enough, or else a closure."""
         function = self._function_of(action)
         last_reads = self.liveness.last_reads.get(index, ())
-        free = [*self._spare, *(self._register_of[slot] for slot in last_reads)]
+        free = [*self._spare, *(self.registers[slot] for slot in last_reads)]
         self._spare = []
         if not _is_simple(action):
             return self._closure(self._special_caller(action, function), action, free)
@@ -115,7 +116,7 @@ class RegisterAllocator:
     def reader(self, pattern: Any) -> Reader:
         """A function that builds an operand out of registers."""
         if type(pattern) is Slot:
-            return itemgetter(self._register_of[pattern.index])
+            return itemgetter(self.registers[pattern.index])
         if type(pattern) is Program:
             lowered = self._lower(pattern)
             self.nested_steps += 1 + lowered.steps
@@ -127,7 +128,7 @@ class RegisterAllocator:
 
     def _tuple_reader(self, pattern: tuple[Any, ...]) -> Reader:
         if type(pattern) is tuple and all(type(item) is Slot for item in pattern):
-            registers_read = [self._register_of[item.index] for item in pattern]
+            registers_read = [self.registers[item.index] for item in pattern]
             if len(registers_read) > 1:
                 return itemgetter(*registers_read)  # returns a tuple
             (register,) = registers_read
@@ -154,7 +155,7 @@ class RegisterAllocator:
     def _operand_register(self, operand: Any) -> int:
         """The register of a flat operand."""
         if type(operand) is Slot:
-            return self._register_of[operand.index]
+            return self.registers[operand.index]
         self.initial.append(operand)
         return len(self.initial) - 1
 
@@ -165,7 +166,7 @@ class RegisterAllocator:
         else:
             self.initial.append(None)
             register = len(self.initial) - 1
-        self._register_of[slot] = register
+        self.registers[slot] = register
         return register
 
     def _store(self, pattern: Any, free: list[int]) -> Store | None:

@@ -52,6 +52,7 @@ from syft.workers.client.facts import FACTS, UNKNOWN
 from syft.workers.client.handles import Handle
 from syft.workers.client.operands import Operands
 from syft.workers.client.remote_reference import RemoteReference
+from syft.workers.core.peer import EVERYTHING
 from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.sent_labels import guard_from_fields, note_bound
 from syft.workers.execution.leaving import check_no_graph
@@ -534,6 +535,7 @@ def _sent_to(call: Call) -> Sequence[str]:
         leaves="worker `to`",
         to=_sent_to,
         action=lambda call: "remote_get" if call.message.to is None else "remote_send",
+        alters=EVERYTHING,
     ),
 )
 def relay(call: Call, message: Relay) -> Done:
@@ -563,6 +565,4 @@ def relay(call: Call, message: Relay) -> Done:
     else:
         raise NothingToGet("remote_get")
     core.store.replace(message.id, kept)
-    if core.watched:
-        core.altered(peer, gradients=False)
     return Done(message.seq)

@@ -136,6 +136,19 @@ def test_tensors_are_found_by_name_in_whatever_order(way: str, hook: sy.TorchHoo
     assert {key: value.tolist() for key, value in made.items()} == {"a": [0.5] * 2, "b": [2.0] * 3}
 
 
+@pytest.mark.parametrize("secure", [False, True])
+def test_what_is_encoded_here_is_refused_by_name(
+    secure: bool, hook: sy.TorchHook, alice: sy.VirtualWorker, bob: sy.VirtualWorker
+) -> None:
+    fixed = torch.ones(2).fix_precision()
+    carol = sy.VirtualWorker(hook, id="carol")
+    shared = torch.ones(2).fix_precision().share(alice, bob, crypto_provider=carol)
+    for update, kind in ((fixed, "fixed precision"), (shared, "shares")):
+        with pytest.raises(UnusableSetting, match=f"{kind} in 'w' of update 1"):
+            sy.federated_average([{"w": torch.ones(2)}, {"w": update}], secure=secure)
+    carol.close()
+
+
 def test_a_number_and_its_text_are_two_names() -> None:
     updates = [{1: torch.tensor([x]), "1": torch.tensor([10 * x])} for x in (1.0, 3.0)]
     made = sy.federated_average(updates)

@@ -161,6 +161,23 @@ def groups_that_fail(w: World) -> Any:
 
 
 @ATTACKS.enter
+def groups_that_go_on(w: World) -> Any:
+    """One operation fails for all to see, and then one, perhaps, by what is private."""
+    x, z, made = w.secret(*SINGULAR), w.public(1, 2, 3), []
+
+    def run() -> None:
+        with w.eve.group():
+            made.append(z + w.public(1, 2))
+            made.append(z * 2)
+            made.append(torch.linalg.inv(x * 1))
+            made.append(made[-1].sum() + 1)
+            made.append(z * 3)
+
+    tried = w.tried(run, run)
+    return tried, [w.tried(lambda each=each: each.get()) for each in made], w.bob.objects_count()
+
+
+@ATTACKS.enter
 def operations_that_wait(w: World) -> Any:
     x, promise = w.secret(*SINGULAR), w.eve.promise()
     inverse, chosen = torch.linalg.inv(x * promise), x[x > promise]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from syft.exceptions import ProgramError, UnknownOperation
 from syft.program.lint import lint
-from syft.program.lowered import Lowered
+from syft.program.lowered import LOST, Lowered, Partial
 from syft.ops.table import BY_NAME, FUNCTIONS
-from syft.program.program import Action, Mode, Program, Slot
+from syft.program.program import Action, Mode, Program, Slot, fill_slots, slot_values, slots_in
+from syft.program.torch_modes import mode_context
 from tests.program.random_programs import Case, cases
 
 
@@ -340,3 +343,75 @@ def test_results_in_results() -> None:
     action = act("lstm_cell", Slot(0), (Slot(1), Slot(2)), Slot(3), Slot(4), out=(None, Slot(5)))
     got = Lowered(Program(5, (action,), Slot(5))).run([x, h, c, w, v])
     assert got.equal(torch.lstm_cell(x, (h, c), w, v)[1])
+
+
+class _Failing:
+    """The functions of the op table, of whose calls one raises."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.functions = [None if one is None else self._counted(one) for one in FUNCTIONS]
+
+    def _counted(self, function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left == -1:
+                raise ArithmeticError("this one")
+            return function(*args, **kwargs)
+
+        return call
+
+
+def _without(program: Program, values: list[Any], failed: int) -> dict[int, Any]:
+    """What each slot holds if an action fails, and those that depend on it do not run."""
+    slots = dict(enumerate((*values, *program.constants)))
+    for index, action in enumerate(program.actions):
+        used = [slot.index for slot in slots_in((action.args, action.kwargs))]
+        if index == failed or any(slots[slot] is LOST for slot in used):
+            slots.update((slot.index, LOST) for slot in slots_in(action.out))
+            continue
+        with mode_context(action.mode):
+            args, kwargs = fill_slots((action.args, action.kwargs), slots)
+            slots.update(slot_values(action.out, FUNCTIONS[action.op](*args, **kwargs)))
+    return slots
+
+
+@given(case=cases(), number=st.integers(0, 40), run_with=st.booleans(), all_kept=st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_a_program_that_goes_on_loses_what_depends_on_a_failure(
+    case: Case, number: int, run_with: bool, all_kept: bool
+) -> None:
+    steps = case.program.actions
+    made = [slot for action in steps for slot in slots_in(action.out)]
+    outputs = tuple(made if all_kept else made[-2:])
+    program = dataclasses.replace(case.program, outputs=outputs)
+    assume(steps)
+    failed = number % len(steps)
+    lowered = Lowered(program, _Failing(failed).functions, goes_on=True)
+    values, alike = case.values(False), case.values(False)
+    result = lowered.run_with(values, _plainly) if run_with else lowered.run(values)
+    expected = _without(program, alike, failed)
+    assert type(result) is Partial and result.action == failed
+    assert str(result.failure) == "this one"
+    for slot, got in zip(outputs, result, strict=True):
+        wanted = expected[slot.index]
+        assert got is wanted if wanted is LOST else got.equal(wanted)
+    for got, wanted in zip(values, alike, strict=True):
+        assert got.equal(wanted), "what was written to an input"
+
+
+def _plainly(action: Action, function: Any, args: Any, kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def test_a_program_ends_with_a_failure_unless_it_is_to_go_on() -> None:
+    with pytest.raises(ArithmeticError):
+        double = act("add", Slot(0), Slot(0), out=Slot(1))
+        Lowered(Program(1, (double,), (Slot(1),)), _Failing(0).functions).run([torch.ones(1)])
+
+
+def test_whoever_looks_may_end_a_program_that_would_go_on() -> None:
+    double = act("add", Slot(0), Slot(0), out=Slot(1))
+    lowered = Lowered(Program(1, (double,), (Slot(1),)), _Failing(0).functions, goes_on=True)
+    with pytest.raises(ArithmeticError):
+        lowered.run_with([torch.ones(1)], _plainly, bool)

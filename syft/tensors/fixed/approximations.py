@@ -32,6 +32,7 @@ from typing import Any
 
 import torch
 
+from syft.exceptions import EncodingError
 from syft.tensors.fixed.ring import division_by_zero
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import as_bits, as_integers, is_ring
@@ -116,6 +117,10 @@ def inverse(ring: Ring, m: Any) -> Any:
     return w
 
 
+LARGEST_FACTOR = 2.0**60
+"""From here on the weights of a private quotient have no place in 64 bits."""
+
+
 def quotient(ring: Ring, a: Any, b: Any, factor: float, places: range) -> Any:
     """``factor * a / b`` for positive ``b`` with its leading bit in ``places``.
 
@@ -148,6 +153,11 @@ def divide(ring: Ring, a: Any, b: Any, factor: float, unit: int) -> Any:
     private one of zero gives 0: nobody may see that it is zero.  See :func:`quotient`.
     """
     if is_ring(b):
+        if not abs(factor) < LARGEST_FACTOR:
+            most = f"{LARGEST_FACTOR / unit:.4g}"
+            raise EncodingError(
+                f"a factor of {factor / unit}", f"-{most} to {most}", "scale the data down"
+            )
         below = ring.negative(b)
         found = quotient(ring, a, ring.select(below, -b, b), factor, range(36))
         return ring.select(below, -found, found)

@@ -6,7 +6,8 @@ again is the same program, and travels as its number and what differs.  A questi
 shape, a result whose number is not known beforehand) first sends what is held.
 
 The results get ids that follow one another.  What has no pointer any more when the group is sent
-is not stored.  An exception inside the group ends it, and nothing is sent.
+is not stored.  An exception inside the group ends it, and nothing is sent.  An operation that fails
+at the worker takes along what depends on it, and nothing else; its error names its own line.
 
 A group takes the operations of the thread that opened it.  If another thread uses a result that it
 holds, what is held is sent first.
@@ -22,6 +23,7 @@ from typing import Any, Protocol
 import msgspec
 import torch
 
+from syft.callers import Place, place_of_user
 from syft.chain.wrapper import Wrapper
 from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, ProgramError
@@ -73,6 +75,7 @@ class GroupingConnection(Protocol):
     garbage: list[int]
     dropped: deque[range]
     facts: Facts
+    lines: Sequence[Place]
 
     @property
     def location(self) -> Location:
@@ -106,6 +109,7 @@ class Batch:
         "made",
         "steps",
         "actions",
+        "lines",
     )
 
     def __init__(self, flags: int, autocast: Any) -> None:
@@ -120,6 +124,8 @@ class Batch:
         self.made = 0
         self.steps: list[bytes] = []
         self.actions: list[tuple[int, Operands, dict[str, Any], Any, Mode | None]] = []
+        self.lines: list[Place] = []
+        """Where in the user's program each action was asked for; that does not travel."""
 
     def holds(self, id: int) -> bool:
         """Whether an object of that id will be one of the results."""
@@ -148,6 +154,7 @@ class Batch:
         slots = tuple(self._result() if here else None for here in present)
         out = (slots if contained else slots[0]) if slots else None
         self.actions.append((op, args, kwargs, out, mode))
+        self.lines.append(place_of_user(2))
 
     def _result(self) -> Slot:
         """A slot for the next result."""
@@ -435,6 +442,7 @@ class MessageGroup:
         dead, later = self._sorted_garbage(batch)
         wanted = [batch.base + index not in dead for index in range(len(batch.results))]
         key = (bytes(batch.kinds), bytes(wanted), batch.flags, *batch.steps)
+        connection.lines = batch.lines
         try:
             _, value = connection.run(
                 key,
@@ -446,6 +454,7 @@ class MessageGroup:
                 mode=(batch.flags, batch.autocast),
             )
         finally:
+            connection.lines = ()
             connection.garbage.extend(later)
         self.pending = value if type(value) is Pending else None
         for link in (reference() for reference in batch.links):

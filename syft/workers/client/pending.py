@@ -35,6 +35,8 @@ class Pending(msgspec.Struct, eq=False):
     """What the other end has said of the promised objects for which the request waits."""
     reply: Reply | None = None
     frame: Frame | None = None
+    lines: Sequence[Place] = ()
+    """The lines of its actions, if it is a group."""
     cause: Pending | None = None
     """The failed request from which the failure of this one is known to follow."""
     thread: int = msgspec.field(default_factory=threading.get_ident)

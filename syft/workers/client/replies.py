@@ -15,7 +15,7 @@ what fails here for want of the object is told the failure of the move.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Final, cast
 
 
@@ -79,6 +79,7 @@ class ReplyReader:
         "callbacks",
         "moves",
         "facts",
+        "lines",
         "_core",
         "_failures",
     )
@@ -106,6 +107,8 @@ class ReplyReader:
         """The parked moves that are to bring objects to the other end, by the ids of these, with
         the connections over which they were asked for; those that failed stay."""
         self.facts = Facts()
+        self.lines: Sequence[Place] = ()
+        """The lines of the actions of the group that is being sent."""
         self._core = owner.core
         self._failures = 0  # how many failures came over this connection
 
@@ -210,7 +213,7 @@ class ReplyReader:
         if type(pending.reply) is Failure:
             origin = self._origin_of(pending)
             self._saw(pending, origin)
-            raise self._error(cast(Failure, origin.reply), origin.where)
+            raise self._error(cast(Failure, origin.reply), origin.where, origin.lines)
         if pending.reply is None or type(pending.reply) in (Done, Cancelled):
             return None
         return self._value(pending.reply, pending.frame or Frame(b"", []), pending.where)
@@ -240,7 +243,7 @@ class ReplyReader:
             origin = self._origin_of(min(mine, key=seq_of))
             self.raised.extend(mine)
             self.unseen = [pending for pending in self.unseen if pending not in mine]
-            raise self._error(cast(Failure, origin.reply), origin.where)
+            raise self._error(cast(Failure, origin.reply), origin.where, origin.lines)
 
     def _origin_of(self, failed: Pending) -> Pending:
         told = [other for other in self.raised if other.thread != failed.thread]
@@ -248,7 +251,7 @@ class ReplyReader:
 
     def _value(self, reply: Reply, frame: Frame, where: Place | None) -> Any:
         if type(reply) is Failure:
-            raise self._error(reply, where)
+            raise self._error(reply, where, self.lines)
         if type(reply) is NotBegun:
             raise self._withdrawal(where)
         value = reply.value  # type: ignore[union-attr]
@@ -304,8 +307,9 @@ class ReplyReader:
             return failure
         return None
 
-    def _error(self, reply: Failure, where: Place | None) -> Exception:
-        """Rebuild a remote exception, with the remote traceback and the local line as notes."""
+    def _error(self, reply: Failure, where: Place | None, lines: Sequence[Place]) -> Exception:
+        """Rebuild a remote exception, with the remote traceback and the local line as notes;
+        ``lines`` are those of a group's actions."""
         error, trace = unpack_error(reply.error, Unpacker([], self._core.limits))
         if self.moves and (failure := self._failure_of_move(error)) is not None:
             return failure
@@ -314,9 +318,8 @@ class ReplyReader:
             error = ObjectNotFound(error.id, error.worker, NEVER_SENT)
         elif type(error) is ObjectNotFound and error.reason is None:
             error = ObjectNotFound(error.id, error.worker, self._why_missing(error.id))
-        error.add_note(
-            f"Raised on worker {name!r}, asked for at {line_at(where or place_of_user())}."
-        )
+        line = line_at(_place_of(reply, lines, where) or place_of_user())
+        error.add_note(f"Raised on worker {name!r}, asked for at {line}.")
         if trace:
             error.add_note(f"Traceback on worker {name!r}:\n{trace.rstrip()}")
         return error
@@ -397,6 +400,12 @@ _NOTED: Final[dict[type[Reply], Callable[[ReplyReader, Pending], None]]] = {
     Failure: ReplyReader._note_failure,
     NotBegun: ReplyReader._withdrawn,
 }
+
+
+def _place_of(failure: Failure, lines: Sequence[Place], where: Place | None) -> Place | None:
+    """Where the action of a group was asked for that failed, if a failure tells which it is."""
+    action = failure.action
+    return lines[action] if action is not None and 0 <= action < len(lines) else where
 
 
 def reply_in(frame: Frame) -> Reply:

@@ -194,7 +194,7 @@ class RequestSender(ReplyReader):
             if type(reply) is NotBegun:
                 self._withdrawn(Pending(key=key, made=made))
             return self._value(reply, answer, None)
-        pending = self.pending[seq] = Pending(place_of_user(), key, made)
+        pending = self.pending[seq] = Pending(place_of_user(), key, made, lines=self.lines)
         self._settle(reply, answer)
         self._wait(pending, or_parked=not answered)
         return self._outcome(seq, frame, pending, answered, drop)
@@ -215,7 +215,8 @@ class RequestSender(ReplyReader):
         if answered and self.has_unseen():
             self.garbage.extend(drop)  # the frame will not be sent
             self.raise_unseen()
-        pending = self.pending[seq] = Pending(place_of_user(_CALL_DEPTH), key, made)
+        where = place_of_user(_CALL_DEPTH)
+        pending = self.pending[seq] = Pending(where, key, made, lines=self.lines)
         try:
             transport.deliver(frame)
         except WorkerClosed:

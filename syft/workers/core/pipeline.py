@@ -11,9 +11,10 @@ What a handler itself has to do begins when all this is done:
 5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
 6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
-8. *run*: the handler.  Tensors leave in replies by :meth:`Call.hand_over` alone, and numbers and
-   texts by :meth:`Call.tell`: they ask the labels of what it is that leaves, or comes from it.
-   What goes on to the workers ``to`` is handed out by :meth:`Call.to_send` alone, if it may go.
+8. *run*: the handler; what it ``alters`` is told, and counted anew, when it ends.  Tensors leave in
+   replies by :meth:`Call.hand_over` alone, and numbers and texts by :meth:`Call.tell`: they ask the
+   labels of what it is that leaves, or comes from it.  What goes on to the workers ``to`` is handed
+   out by :meth:`Call.to_send`, and sent by :meth:`Call.post`, if it may go.
 9. *store*: :meth:`Call.store` tells those who know of the id, charges, and notes whose it is.
 10. *reply*: one of ``answers``, or a ``Failure``; another one is ``HookError``.
 
@@ -43,7 +44,7 @@ from syft.serde.tensors.bundle import Bundle
 from syft.serde.tensors.strided import pack_usual
 from syft.workers.core.access import READS, Access
 from syft.workers.core.owners import Permit
-from syft.workers.core.peer import Peer
+from syft.workers.core.peer import KINDS, Peer
 from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerCore
 from syft.workers.execution.backward_passes import run_public_pass
@@ -342,6 +343,14 @@ class Call(msgspec.Struct, eq=False):
         self.left = Value(self.message.seq, value)
         return self.left
 
+    def altered(self, lost: int) -> None:
+        """Tell the others that what they know of some objects may be no more true, and count the
+        named anew if their memory may be another one; see :class:`Declaration`."""
+        if lost & KINDS:
+            self.core.store.charges.altered(_NAMING[type(self.message)](self))
+        if self.core.watched:
+            self.core.altered(self.peer, lost)
+
     @property
     def guard(self) -> Guard | None:
         """The guard of what is computed from the elements of all that the request names."""
@@ -382,6 +391,9 @@ class Declaration:
     failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
     cannot withdraw it.
 
+    ``alters`` says what callers are told to forget of objects, ``KINDS``, ``GRADIENTS`` or both;
+    where that is kinds, it may also give the named other memory, which is counted anew.
+
     ``action`` names in errors what it does to what is another's; without, it may be done to all
     that it names.  Functions stand for what follows from more than one field: ``reading`` returns
     :attr:`Call.read`, ``named`` the ids that it waits for, ``outs`` those of results, and
@@ -404,6 +416,7 @@ class Declaration:
     named: Callable[[Call], Iterable[int]] | None = None
     outs: Callable[[Call], Sequence[int]] | None = None
     access: Access | Callable[[Call], Access] = READS
+    alters: int | Callable[[Call], int] = 0
 
     def named_in(self, message: Any) -> Sequence[int]:
         """The ids of the objects that a message names, which has one field for them."""
@@ -510,7 +523,22 @@ def _perform(
     if call.permit is not None:
         call.check_memory(call.permit)
         call.behind = call.permit.behind(partial(_object_itself, call.core, held))
-    found = act(call, call.message)
+    alters = DECLARATIONS[type(call.message)].alters
+    lost = alters if isinstance(alters, int) else alters(call)
+    try:
+        found = act(call, call.message)
+    finally:  # what fails may have given memory to its arguments before
+        if lost:
+            call.altered(lost)
+    _check_answer(answers, call, found)
+    return found
+
+
+def _check_answer(
+    answers: Sequence[type[messages.Message]], call: Call, found: Reply | Answer | None
+) -> None:
+    """Raise :class:`~syft.exceptions.HookError` for a reply that is not declared, or that has not
+    passed the labels."""
     reply = found
     if type(found) is Answer:
         if found is not call.left or not DECLARATIONS[type(call.message)].leaves:
@@ -523,7 +551,6 @@ def _perform(
     if reply is not None and type(reply) not in answers:
         kind, other = type(call.message).__name__, type(reply).__name__
         raise HookError(f"{kind} was answered with {other}", "declare that it may be")
-    return found
 
 
 def _effects(

@@ -318,9 +318,12 @@ class WorkerCore:
             peer.session.failures += 1
         return Frame(header, [])
 
-    def failure(self, seq: int, error: BaseException, hidden: bool = False) -> Failure:
-        """An exception as a reply; ``hidden`` leaves out its text and traceback."""
-        return Failure(seq, pack_error(error, Packer(), hidden=hidden))
+    def failure(
+        self, seq: int, error: BaseException, hidden: bool = False, action: int | None = None
+    ) -> Failure:
+        """An exception as a reply; ``hidden`` leaves out its text and traceback.  ``action`` says
+        which one of a group raised it."""
+        return Failure(seq, pack_error(error, Packer(), hidden=hidden), action)
 
     # ------------------------------------------------------------------------------------ waiting
 
@@ -479,12 +482,11 @@ class WorkerCore:
         self._watchers[peer] = None
         self.watched = True
 
-    def altered(self, acting: Peer | None, gradients: bool) -> None:
+    def altered(self, acting: Peer | None, lost: int = EVERYTHING) -> None:
         """Notify the callers that know of shapes, or of gradients, that somebody else may have
         changed; called if anything is :attr:`watched`."""
         if acting is not None and acting.session is self._only_session:
             return
-        lost = GRADIENTS if gradients else EVERYTHING
         told = set()
         for peer in list(self._watchers):
             if peer.knows & lost and (acting is None or peer.session is not acting.session):
@@ -493,7 +495,7 @@ class WorkerCore:
                     self._watchers.pop(peer, None)
                 if peer.session not in told:
                     told.add(peer.session)
-                    self.answer(peer, Stale(gradients))
+                    self.answer(peer, Stale(lost == GRADIENTS))
         self.watched = bool(self._watchers)
         sessions = {peer.session for peer in self._watchers}
         self._only_session = sessions.pop() if len(sessions) == 1 else None
@@ -502,7 +504,7 @@ class WorkerCore:
         """Notify the other callers if an object is about to be stored where another one was: it may
         be what they know by that id."""
         if self.watched and any(map(self.store.has_gone, ids)):
-            self.altered(acting, gradients=False)
+            self.altered(acting)
 
     def leave(self, peers: Sequence[Peer], name: str, objects: bool = True) -> None:
         """Give up the promises of a caller that is gone for good, end the collective operations
@@ -541,7 +543,7 @@ class WorkerCore:
                 self.answer(peer, Forgotten())
         self.peers.clear()
         if self.watched:
-            self.altered(None, gradients=False)
+            self.altered(None)
         for execution, session in list(self.sessions.items()):
             session.abandon(self, execution)
         self.sessions.clear()

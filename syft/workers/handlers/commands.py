@@ -47,7 +47,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import READS, Access
 from syft.workers.core.charges import LOOK, SMALL
-from syft.workers.core.peer import EVERYTHING, Peer
+from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, run_as_private, shortcut
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
@@ -140,6 +140,7 @@ def _access(call: Call) -> Access:
         named=lambda call: ids_in((call.message.args, call.message.kwargs)),
         outs=lambda call: _ids_of_results(call.message),
         access=_access,
+        alters=lambda call: _altered(call.message),
     ),
 )
 def _general(call: Call, command: Command) -> Reply:
@@ -155,15 +156,10 @@ def _general(call: Call, command: Command) -> Reply:
     core.store.charges.check(op, function, args, kwargs)
     if FLAGS[op] & UNINITIALIZED:
         function = Clearing(function)
-    if core.watched:
-        _tell_watchers(core, command, call.peer)
     if not may_alter(op, kwargs):
         return _run(call, command, function, args, kwargs)
-    try:
-        with sizes_within_memory((args, kwargs)):
-            return _run(call, command, function, args, kwargs)
-    finally:  # what fails may have given memory to its arguments before
-        core.store.charges.altered(ids_in((command.args, command.kwargs or {})))
+    with sizes_within_memory((args, kwargs)):
+        return _run(call, command, function, args, kwargs)
 
 
 @shortcut(Command)
@@ -436,13 +432,13 @@ def _named(objects: dict[int, Any], keywords: dict[str, Any]) -> dict[str, Any] 
     return None if values is None else dict(zip(keywords, values, strict=True))
 
 
-def _tell_watchers(core: WorkerCore, command: Command, peer: Peer) -> None:
-    """Tell other callers if a command may change shapes or gradients that they asked for."""
-    flags = FLAGS[command.op]
+def _altered(command: Command) -> int:
+    """What a command may change of what callers have asked for."""
+    if not 0 <= command.op < _OPERATIONS:
+        return 0
     if may_alter(command.op, command.kwargs):
-        core.altered(peer, gradients=False)
-    elif flags & (GRADIENT | SETS_GRADIENT):
-        core.altered(peer, gradients=True)
+        return EVERYTHING
+    return GRADIENTS if FLAGS[command.op] & (GRADIENT | SETS_GRADIENT) else 0
 
 
 def _is_told(

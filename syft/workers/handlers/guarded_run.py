@@ -22,7 +22,7 @@ import torch
 from syft.exceptions import OtherPath, PermissionDenied, ProgramError
 from syft.ops.nested import leaves, replace
 from syft.ops.table import BY_NAME, COND, FLAGS, WHILE_LOOP, Function
-from syft.program.lowered import Lowered
+from syft.program.lowered import Lowered, Partial
 from syft.program.program import Action
 from syft.workers.core.pipeline import run_as_private
 from syft.workers.core.state_machine import WorkerCore
@@ -84,20 +84,22 @@ class _Registers(Holdings):
         return self._stored.shown()
 
 
-class Outputs(tuple[Any, ...]):
+class Outputs(Partial):
     """The outputs of a program, and who may read the numbers among them (None: everybody).
 
-    >>> Outputs.of((3, None), Guard(frozenset({"ann"}))).taint.users
+    >>> Outputs.of_run((), (3, None), Guard(frozenset({"ann"}))).taint.users
     frozenset({'ann'})
     """
 
     taint: Guard | None = None
 
     @classmethod
-    def of(cls, values: Iterable[Any], taint: Guard | None) -> Outputs:
-        """Outputs whose numbers were taken from what is as private as this."""
+    def of_run(cls, run: Any, values: Iterable[Any], taint: Guard | None) -> Outputs:
+        """The outputs of a run, whose numbers were taken from what is as private as this."""
         made = cls(values)
         made.taint = taint
+        if type(run) is Partial:
+            made.action, made.failure = run.action, run.failure
         return made
 
 
@@ -123,18 +125,21 @@ class GuardedRun:
         """The outputs of the program.
 
         Raises the exceptions of its actions, wrapped in :class:`Concealed` after an action on
-        private values.
+        private values.  Before such an action, a program may go on after a failure.
         """
         try:
-            result = program.run_with(self.registers.noted(values), self.call)
-            result = self.registers.moves.within(result)
-            return Outputs.of(result, self.taint) if type(result) in (tuple, list) else result
+            made = program.run_with(self.registers.noted(values), self.call, self._may_go_on)
+            result = self.registers.moves.within(tuple(made) if type(made) is Partial else made)
+            return Outputs.of_run(made, result, self.taint) if _is_flat(result) else result
         except (PermissionDenied, Concealed, OtherPath):
             raise
         except Exception as error:
             if self.concealing and not is_foreseen(error):
                 raise Concealed(error) from None
             raise
+
+    def _may_go_on(self) -> bool:
+        return not self.concealing
 
     def call(
         self, action: Action, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -242,6 +247,10 @@ _CONTROL: dict[int, Callable[[GuardedRun, Function, tuple[Any, ...]], Any]] = {
     WHILE_LOOP: _while_loop,
     _EXPECT: _expect,
 }
+
+
+def _is_flat(result: Any) -> bool:
+    return type(result) in (tuple, list)
 
 
 def _is_tensor_or_none(leaf: Any) -> bool:

@@ -16,6 +16,7 @@ from syft.ops.control import NO_GRADIENT, gradient_kind
 from syft.ops.returns import MOST
 from syft.ops.table import BY_NAME, FLAGS, function_of
 from syft.workers.core.access import Access
+from syft.workers.core.peer import GRADIENTS
 from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.execution.public_facts import tells
 from syft.workers.labels.cell import forget_gradient
@@ -62,11 +63,9 @@ def gradients(call: Call, message: Gradients) -> Reply:
     return call.tell(bytes(kinds), partial(tells, "gradient"))
 
 
-@handles(ClearGradients, Declaration(sets="leaves", action="grad = None"))
+@handles(ClearGradients, Declaration(sets="leaves", action="grad = None", alters=GRADIENTS))
 def clear_gradients(call: Call, message: ClearGradients) -> Reply:
     """Take the gradients of leaves away."""
     for stored in [call.stored(leaf) for leaf in message.leaves]:
         forget_gradient(stored)
-    if call.core.watched:
-        call.core.altered(call.peer, gradients=True)
     return Done(message.seq)

@@ -112,7 +112,7 @@ def put_usual(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply
         return put(core, message, frame, peer)
     store.put(message.id, value)
     if core.watched and store.has_gone(message.id):
-        core.altered(peer, gradients=False)
+        core.altered(peer)
     if core.contested:
         core.owners.put(peer, message.id, (), False)
     if peer.knows != EVERYTHING:

@@ -12,7 +12,7 @@ is only added to values, or multiplies them, does not count as taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import torch
@@ -35,7 +35,7 @@ from syft.ops.table import (
     may_alter,
     ops_where,
 )
-from syft.program.lowered import Call, Lowered
+from syft.program.lowered import Call, Lowered, Partial, always, plainly
 from syft.program.program import Action, Program, slots_in
 from syft.torch_private import WeakStorage, any_autocast_enabled
 from syft.workers.core.charges import Charges
@@ -138,12 +138,14 @@ class SizedProgram:
             known = program.known_sizes = KnownSizes(program.program, charges.limits)
         look = known.look_of(values) if known.is_steady and not program.branches else None
         self._steady = look is not None
-        result = self.run_with(values, _plainly)
-        if self._steady:
+        result = self.run_with(values, plainly)
+        if self._steady and type(result) is not Partial:
             known.remember(look, self._peak)
         return result
 
-    def run_with(self, values: Sequence[Any], call: Call) -> Any:
+    def run_with(
+        self, values: Sequence[Any], call: Call, may_go_on: Callable[[], bool] = always
+    ) -> Any:
         """Run the program with ``call`` for each action that the limits allow.
 
         What an action makes, and memory that it gives to a tensor that is there, counts from the
@@ -165,7 +167,7 @@ class SizedProgram:
             return result
 
         try:
-            return self._program.run_with(values, look)
+            return self._program.run_with(values, look, may_go_on)
         finally:  # the objects that have it are counted anew
             self._peak = made.peak
             made.end()
@@ -289,10 +291,6 @@ def runs_unseen(program: Lowered, charges: Charges, values: Sequence[Any]) -> bo
         return False
     left = charges.bytes_left
     return left is None or peak <= left
-
-
-def _plainly(action: Action, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return function(*args, **kwargs)
 
 
 # ---------------------------------------------------------------------------------------- numbers

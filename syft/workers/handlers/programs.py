@@ -124,9 +124,11 @@ class PreparedGroup(Prepared):
         return self._effects.access(inputs)
 
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
-        """Run the program on the inputs."""
+        """Run the program on the inputs; an action that fails does not end it, unless the program
+        takes paths or expects something, which may be what has failed."""
         if self._lowered is None:
-            self._lowered = lowered(self._program)
+            decides = any(action.op in PROGRAM_FUNCTIONS for action in self._program.actions)
+            self._lowered = lowered(self._program, goes_on=not decides)
         results: Sequence[Any] = run_program(core, self._lowered, inputs, peer)
         return results
 
@@ -137,13 +139,14 @@ def prepare_group(core: WorkerCore, group: Group) -> PreparedGroup:
     return PreparedGroup(group)
 
 
-def lowered(program: Program) -> Lowered:
-    """A program lowered to the functions that are safe for a worker.
+def lowered(program: Program, goes_on: bool = False) -> Lowered:
+    """A program lowered to the functions that are safe for a worker.  With ``goes_on`` an action
+    that fails does not end it.
 
     >>> lowered(Program(0, (), 5)).run([])
     5
     """
-    return Lowered(program, FUNCTIONS, KeepingSizes)
+    return Lowered(program, FUNCTIONS, KeepingSizes, goes_on)
 
 
 def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer: Peer) -> Any:

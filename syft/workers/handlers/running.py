@@ -15,6 +15,7 @@ import torch
 
 from syft.exceptions import MalformedMessage, ProgramError, ResultMismatch
 from syft.ops.nested import NUMBER_OR_NONE_TYPES, replace
+from syft.program.lowered import LOST, Partial
 from syft.serde.expect import describe
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
@@ -38,6 +39,7 @@ from syft.workers.wire.messages import (
     COUNT_SHIFT,
     GRAD_MODE,
     Done,
+    Failure,
     Reply,
     Run,
     Value,
@@ -98,6 +100,7 @@ def _found(call: Call) -> Ready:
         named=lambda call: _ids_used(*call.read),
         outs=lambda call: call.read.entry.what.outs(call.message.out),
         access=lambda call: call.read.entry.what.access(_ids_given(*call.read)),
+        alters=lambda call: EVERYTHING if call.read.entry.what.alters else 0,
     ),
 )
 def _general(call: Call, run: Run) -> Reply:
@@ -111,8 +114,7 @@ def _general(call: Call, run: Run) -> Reply:
         raise MalformedMessage("$.out", expected, str(first))
     core.store.check_all_free(outs)
     try:
-        _tell_watchers(core, prepared, peer)
-        results = run_in_modes(call, _results, (core, entry, given, _resolved(call), peer))
+        results = run_in_modes(call, prepared.perform, (core, _resolved(call), peer))
         reply = _stored(core, run, results, peer)
         call.note_made(outs)
         told = partial(_told, results, peer)
@@ -139,8 +141,11 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
         contested = core.contested
         if values is not None and not (contested and _may_change(core, entry, peer)):
             core.stats.cache_hits += 1
-            _tell_watchers(core, entry.what, peer)
-            results = _results(core, entry, entry.last, values, peer)
+            try:
+                results = entry.what.perform(core, values, peer)
+            finally:
+                if entry.what.alters:
+                    Call(core, run, frame, peer, read=Ready(entry, entry.last)).altered(EVERYTHING)
             if contested:
                 entry.what.only_reads = True  # it has run: it is what it will be
             reply = _stored(core, run, results, peer)
@@ -294,20 +299,6 @@ def _copy(leaf: Any) -> Any:
 # ---------------------------------------------------------------------------------------- running
 
 
-def _results(
-    core: WorkerCore, entry: NumberedCall, given: list[Any], values: list[Any], peer: Peer
-) -> Sequence[Any]:
-    """The results of a run.  What it may have given other memory, or more of it, is counted
-    anew."""
-    prepared: Prepared = entry.what
-    if not prepared.alters:
-        return prepared.perform(core, values, peer)
-    try:
-        return prepared.perform(core, values, peer)
-    finally:
-        core.store.charges.altered(_ids_used(entry, given))
-
-
 def _resolved(call: Call) -> list[Any]:
     """The values of all inputs, with tensors in the place of ids."""
     objects, held = call.core.store.objects, call.held or {}
@@ -326,12 +317,6 @@ def _resolved(call: Call) -> list[Any]:
     return values
 
 
-def _tell_watchers(core: WorkerCore, prepared: Prepared, peer: Peer) -> None:
-    """Tell other callers if a run may change shapes or gradients that they asked for."""
-    if core.watched and prepared.alters:
-        core.altered(peer, gradients=False)
-
-
 def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> Reply:
     """Store the tensors among the results; numbers go into the reply.
 
@@ -341,6 +326,8 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     """
     store = core.store
     _check_count(core, run, len(results))
+    if isinstance(results, Partial) and results.failure is not None:
+        return _stored_in_part(core, run, results, results.failure)
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.charges.charge_one(run.out, results[0])
         store.objects[run.out] = results[0]
@@ -350,6 +337,15 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     _check_results(results)
     _store_several(core, run, results)
     return _reply(core, run, results, peer)
+
+
+def _stored_in_part(core: WorkerCore, run: Run, results: Partial, failure: Exception) -> Failure:
+    """Store what was made although an action failed; the rest is lost, and the reply says why."""
+    core.fail_results([out for out, one in enumerate(results, run.out) if one is LOST], failure)
+    _store_several(core, run, results)
+    reply = core.failure(run.seq, failure, action=results.action)
+    failure.__traceback__ = None  # its frames hold the results, and these the failure
+    return reply
 
 
 def _store_several(core: WorkerCore, run: Run, results: Sequence[Any]) -> None:

@@ -463,10 +463,15 @@ class Value(Message, frozen=True, tag=int(MessageCode.VALUE)):
 
 
 class Failure(Message, frozen=True, tag=int(MessageCode.FAILURE)):
-    """The request raised; ``error`` is the exception as an operand."""
+    """The request raised; ``error`` is the exception as an operand.
+
+    ``action`` is the number of the action of a group that raised it, or nil: what does not depend
+    on that one has been made.
+    """
 
     seq: int
     error: Any
+    action: int | None = None
 
 
 class Parked(Message, frozen=True, tag=int(MessageCode.PARKED)):

@@ -217,3 +217,31 @@ def test_a_relu_of_a_sum_is_that_of_the_kept_sum(number: float, private: bool) -
         assert (float_precision(got).double() - plain.clamp(min=0)).abs().max() < 5 + 1e-6 * abs(
             number
         )
+
+
+@pytest.mark.parametrize("parties", WHERE)
+def test_a_plain_tensor_multiplies_as_it_is(parties: int) -> None:
+    """In either place and in place, broadcast, and in the gradient; not as the grid has it."""
+    x, factors = words(end=45), torch.tensor([[1e-6], [3.3e-5], [2.7], [-0.1]])
+    encoded = shared(x, parties)
+    in_place = shared(x.expand(4, -1).contiguous(), parties)
+    in_place *= factors
+    leaf = shared(x, parties).requires_grad_()
+    exact = [
+        Fraction(factor) * number for factor in factors[:, 0].tolist() for number in x.tolist()
+    ]
+    for found in (encoded * factors, factors * encoded, torch.mul(leaf, factors), in_place):
+        check(opened(found.detach(), parties), exact, parties, Fraction(1, 2**40))
+    (leaf * factors[0]).sum().backward()
+    assert leaf.grad is not None and opened(leaf.grad, parties) == [0] * len(x)  # 1e-6: no step
+    leaf.grad = None
+    (leaf * (factors[1] * 1000)).sum().backward()
+    check(opened(leaf.grad, parties), [Fraction(0.033) * 2**16] * len(x), parties, Fraction(0))
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_a_factor_of_a_private_quotient_that_has_no_place_is_refused(parties: int) -> None:
+    one = shared(torch.tensor([1 << 16]), parties)
+    for factor in (2.0**44, -(2.0**50)):
+        with pytest.raises(EncodingError, match="a factor of -?1[0-9]*.0 in fixed"):
+            torch.addcdiv(one, one, one, value=factor)

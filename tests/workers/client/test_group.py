@@ -373,6 +373,65 @@ def test_an_error_in_a_group_names_the_action(worker: sy.VirtualWorker) -> None:
     assert z.get().tolist() == [3, 3]
 
 
+def _notes(run: Callable[[], object]) -> str:
+    """The notes of what is raised."""
+    try:
+        run()
+    except Exception as error:
+        return "\n".join(error.__notes__)
+    raise AssertionError("nothing was raised")
+
+
+def _line_of(action: str) -> str:
+    """``file:line`` of the line of this file that ends with a remark."""
+    with open(__file__, encoding="utf-8") as file:
+        number = next(n for n, line in enumerate(file, 1) if line.rstrip().endswith(f"# {action}"))
+    return f"{__file__}:{number}"
+
+
+def test_an_operation_that_fails_loses_only_what_depends_on_it(worker: sy.VirtualWorker) -> None:
+    x, y = torch.ones(2).send(worker), torch.ones(3).send(worker)
+    made: dict[str, Tensor] = {}
+
+    def run() -> None:
+        with worker.group():
+            made["before"] = x * 2
+            made["failed"] = x + y  # this fails
+            made["follows"] = made["failed"].mul(2)
+            made["after"] = made["before"] * 3
+            x.add_(1)
+            with torch.no_grad():
+                made["later"] = x * 2
+        sy.synchronize()
+
+    for count in range(1, 3):
+        assert f"asked for at {_line_of('this fails')}." in _notes(run)
+        assert made["before"].get().tolist() == [2 * count] * 2
+        assert made["after"].get().tolist() == [6 * count] * 2
+        assert made["later"].get().tolist() == [2 * count + 2] * 2
+        assert "should have made it failed" in refusal(lambda: made["failed"].get())
+        assert "should have made it failed" in refusal(lambda: made["follows"].get())
+    made.clear()
+
+
+def test_an_operation_that_fails_by_itself_after_another_is_named_too(
+    worker: sy.VirtualWorker,
+) -> None:
+    x, y = torch.ones(2).send(worker), torch.ones(3).send(worker)
+    made = []
+
+    def run() -> None:
+        with worker.group():
+            made.append(x + y)
+            made.append(torch.matmul(x, y))
+            made.append(x - 1)
+        sy.synchronize()
+
+    assert "torch.matmul, failed by itself: RuntimeError(" in _notes(run)
+    assert made[-1].get().tolist() == [0, 0]
+    made.clear()
+
+
 def test_begin_and_release(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(bob)
     with hook.record() as log:

@@ -395,6 +395,27 @@ def test_a_number_is_asked_about_once_more_when_it_leaves(
         assert isinstance(reply, Value) and reply.value in (2.5, [2, 2.5])
 
 
+@pytest.mark.parametrize("is_private", [False, True])
+def test_what_does_not_depend_on_a_failure_is_stored(is_private: bool) -> None:
+    core = lonely()
+    put(core, 5, torch.ones(2))
+    put(core, 6, torch.ones(3))
+    if is_private:
+        put(core, 7, torch.ones(2), users=("ann",))
+    for kept in ((_Z, Slot(3)), (Slot(3),)):
+        steps = group(
+            (R, R),
+            action("torch.add", _X, _Y, out=_Z),
+            action("torch.mul", _X, 2, out=Slot(3)),
+            outputs=kept,
+        )
+        first = 100 * len(kept)
+        reply = ask(core, run(0, (5, 6), first, steps, len(kept)), peer=EVE)
+        assert "must match" in str(error_in(reply)) and reply.action == 0
+        assert value_in(core, Fetch(9, first + len(kept) - 1), EVE).tolist() == [2, 2]
+    assert type(error_in(ask(core, Fetch(9, 200), peer=EVE))) is ObjectNotFound
+
+
 def test_errors_of_private_data_are_hidden(private: WorkerCore) -> None:
     fails = group(
         (R, R),
@@ -407,10 +428,10 @@ def test_errors_of_private_data_are_hidden(private: WorkerCore) -> None:
     assert str(error) == HIDDEN_TEXT and not getattr(error, "__notes__", [])
     error = error_in(ask(private, run(0, (5, 6), 100, fails, 2), peer=ANN))
     assert "view" in str(error) or "invalid" in str(error)
-    public = error_in(ask(private, run(0, (5, 5), 100, fails, 2), peer=EVE))
+    public = error_in(ask(private, run(0, (5, 5), 200, fails, 2), peer=EVE))
     assert "invalid" in str(public)
     counted = group((R,), action("torch.unbind", _X, out=(_Y,)), outputs=(_Y,))
-    error = error_in(ask(private, run(1, (6,), 100, counted), peer=EVE))
+    error = error_in(ask(private, run(1, (6,), 300, counted), peer=EVE))
     assert str(error) == HIDDEN_TEXT
 
 

@@ -80,7 +80,7 @@ class PlainRing(Ring):
         Small results are computed in float64: half a step, and 2^-7 of one at most.
         """
         if not isinstance(factor, int):
-            results = x.double().mul_(factor)
+            results = x.double() * factor
             if not results.numel() or results.abs().max().item() < IN_FLOAT64:
                 return results.round_().to(torch.int64)
             refuse_overflow(results, unit)

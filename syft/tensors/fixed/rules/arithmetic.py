@@ -52,8 +52,8 @@ def number_in(value: Any) -> float | None:
     return None
 
 
-def times(child: torch.Tensor, number: float, grid: Grid) -> torch.Tensor:
-    """Multiply integers by a Python number, which is not rounded itself, and round to the nearest.
+def times(child: torch.Tensor, number: float | torch.Tensor, grid: Grid) -> torch.Tensor:
+    """Multiply integers by plain numbers, which are not rounded themselves; to the nearest.
 
     Raises :class:`~syft.exceptions.EncodingError` if a product does not fit.
 
@@ -159,7 +159,10 @@ def product(op: Any, x: Any, y: Any, grid: Grid) -> torch.Tensor:
 
 @rule("mul.Tensor mul.Scalar")
 def multiply_values(op: Any, x: Any, y: Any) -> Any:
-    """Multiply the integers, and rescale the product to the grid."""
+    """Multiply the integers, and rescale the product to the grid.
+
+    A plain factor that is not on the grid multiplies as it is, as a number does.
+    """
     if not is_fixed(x):
         x, y = y, x
     link = x.child
@@ -170,7 +173,17 @@ def multiply_values(op: Any, x: Any, y: Any) -> Any:
     if not (y.is_floating_point() or y.is_complex()):
         ring = ring_of(link.child, *([y] if is_ring(y) else []))
         return fixed(ring.multiply(link.child, as_integers(y), grid.scale), grid)
+    if not _is_on_grid(y, grid):
+        return fixed(times(link.child, y.double(), grid), grid)
     return fixed(product(op, x, y, grid), grid)
+
+
+def _is_on_grid(y: torch.Tensor, grid: Grid) -> bool:
+    """Whether numbers are multiples of the grid's step, which rounds none of them then."""
+    if is_fixed(y) or is_ring(y) or y.is_complex() or y.is_meta:
+        return True
+    steps = y.double() * grid.scale
+    return bool((steps == steps.round()).all().item())
 
 
 @rule("pow.Tensor_Scalar")
