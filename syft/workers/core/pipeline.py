@@ -32,8 +32,6 @@ import msgspec
 import torch
 from msgspec.structs import fields
 
-from syft.chain.link import Link
-from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import HookError, MalformedMessage, PermissionDenied
 from syft.ops.nested import replace
 from syft.ops.table import GRADIENT
@@ -43,6 +41,7 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.serde.tensors.strided import pack_usual
 from syft.workers.core.access import READS, Access
+from syft.workers.core.descending import descend
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import KINDS, Peer
 from syft.workers.core.shares import Confined
@@ -58,8 +57,6 @@ from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
 
-MAX_DEPTH = 64
-"""The most ``.child`` steps of a reference."""
 _MOST_DROPPED = 1 << 16
 _NOT_ASKED = Guard(frozenset())
 
@@ -104,24 +101,6 @@ def _object_itself(
     if isinstance(inner, torch.Tensor):
         protect(inner, full_guard_of(value))  # an inner tensor is as private as the outer one
     return inner
-
-
-def descend(value: Any, depth: int) -> Any:
-    """Follow ``.child`` ``depth`` times; a link found there is returned in a new wrapper.
-
-    Raises :class:`~syft.exceptions.MalformedMessage` when the chain is shorter than that.
-    """
-    too_deep = MalformedMessage(
-        "$.depth", "at most as many .child steps as the chain has", str(depth)
-    )
-    if not 0 <= depth <= MAX_DEPTH:
-        raise too_deep
-    link: Any = value
-    for _ in range(depth):
-        if not isinstance(link, (Wrapper, Link)):
-            raise too_deep
-        link = link.child if isinstance(link, Wrapper) else link.next_in_chain()
-    return wrap(link) if isinstance(link, Link) else link
 
 
 class _NoObjects(StoreView):

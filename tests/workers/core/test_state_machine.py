@@ -36,7 +36,7 @@ from syft.workers.wire import messages
 from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles
 from syft.workers.core import state_machine
 from syft.workers.core.peer import Peer
-from syft.workers.core.pipeline import MAX_DEPTH, descend
+from syft.workers.core.descending import MAX_DEPTH, descend
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.labels.cell import guard_of, unsealed
 from syft.workers.labels.guards import Guard
