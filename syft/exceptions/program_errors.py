@@ -73,8 +73,8 @@ class OtherPath(ProgramError):
     number and what it was), and ``holds`` is the answer that was recorded.
 
     >>> print(OtherPath(">", 5, 3, False))
-    This plan was recorded where `5 > 3` is not so: build it with arguments like these, and send \
-it again where it was sent.
+    This plan was recorded for another answer to `5 > 3`: build it with arguments like these, and \
+send it again where it was sent.
     """
 
     action = -1
@@ -85,11 +85,11 @@ it again where it was sent.
         self.sign, self.first, self.second, self.holds = sign, first, second, holds
 
     def __str__(self) -> str:
-        where = f"`{self.first} {self.sign} {self.second}` is{'' if self.holds else ' not'} so"
+        how = f"for another answer to `{self.first} {self.sign} {self.second}`"
         if self.sign == "is":
-            where = f"a size or number is {self.second}, and now it is {self.first}"
+            how = f"where a size or number is {self.second}, and now it is {self.first}"
         return (
-            f"This plan was recorded where {where}: build it with arguments like these, and send "
+            f"This plan was recorded {how}: build it with arguments like these, and send "
             "it again where it was sent."
         )
 

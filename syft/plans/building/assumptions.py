@@ -307,6 +307,15 @@ class Assumptions:
         """The tensors of which the program has a copy; see :class:`Observations`."""
         return self._observed.copied
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing can change of what was observed: there is nothing, and no option.
+
+        >>> Assumptions().is_certain
+        True
+        """
+        return not (self._keys or self.options.all)
+
     def holds(self) -> bool:
         """Whether everything is as it was observed."""
         if self.is_empty:

@@ -122,8 +122,10 @@ class PreparedPlanCall(Prepared):
         if call.asks_state:
             return plan.state
         interface = plan.blueprint.interface
-        count = len(inputs) - call.targets
-        inputs, targets = inputs[:count], inputs[count:]
+        targets: Sequence[Any] = ()
+        if call.targets:
+            count = len(inputs) - call.targets
+            inputs, targets = inputs[:count], inputs[count:]
         if interface.fixed:
             arguments = inputs[: len(interface.kinds)]
             _check_may_ask(core, interface, arguments, peer)

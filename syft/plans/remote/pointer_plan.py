@@ -84,12 +84,13 @@ class PointerPlan(RemoteReference):
         self.connection = connection
         self.id_at_location = id_at_location
         self.interface = interface
-        self._accepted: set[tuple[type, ...]] = set()  # as in BuiltPlan
+        self._accepted: set[tuple[type, ...]] = set()  # as in BuiltPlan, of what travels by itself
         self._waits = any(kind is not TENSOR for kind in interface.results)
         self._key = ("plan", id_at_location)
         self.lines: Sequence[str] = ()
         """Where each action was recorded, if that was here; errors of a call name the line."""
         known = SENT_OPTIONS.get(id_at_location)
+        self._may_change = known is not None and not known.is_certain
         self.options = known or Assumptions(options=fixed_options(interface.options))
         """The options of the optimizers here, which a call sends if they are numbers."""
 
@@ -126,15 +127,14 @@ class PointerPlan(RemoteReference):
         interface, connection = self.interface, self.connection
         if RECORDING.get() is not None:
             connection.check_not_recording(f"a call of plan {self.name!r} at")
-        if not self.options.holds():
+        if self._may_change and not self.options.holds():
             raise self._outdated()
         if "out" in kwargs and not interface.takes("out"):
             out = kwargs.pop("out")
             if out is not None:
                 return self._write_to(out, args, kwargs)
         if kwargs or tuple(map(type, args)) not in self._accepted:
-            args = self._bound(args, kwargs)
-        args = self._with_indices_sent(args)  # they live until the call has gone
+            args = self._with_indices_sent(self._bound(args, kwargs))  # they live until it has gone
         inputs = self._operands(args)
         results = len(interface.results)
         try:
@@ -157,17 +157,21 @@ class PointerPlan(RemoteReference):
     def _with_indices_sent(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The inputs of a call with pointers in the place of small public tensors of integers or
         bools, which are sent."""
-        if _SENT_BY_ID.issuperset(map(type, args)):  # nearly always
-            return args
         return tuple([_sent_index(self.connection, arg) for arg in args])
 
     def _operands(self, args: Sequence[Any]) -> list[Any]:
         """The inputs of a call as they are sent: ids, numbers, and the options as they are now."""
-        connection, name = self.connection, self.interface.name
-        operands = [
-            _reference(connection, name, arg) if kind is TENSOR else plain_number(arg)
-            for arg, kind in zip(args, self.interface.kinds)
-        ]
+        connection, interface = self.connection, self.interface
+        operands: list[Any] = []
+        for arg, kind in zip(args, interface.kinds):
+            if kind is not TENSOR:
+                operands.append(plain_number(arg))
+                continue
+            link = arg.child if type(arg) is Wrapper else None
+            if type(link) is PointerTensor and link.connection is connection and not link.depth:
+                operands.append(link.id_at_location)  # nearly always
+            else:
+                operands.append(_reference(connection, interface.name, arg))
         operands += self.options.options.numbers
         return operands
 
@@ -195,7 +199,8 @@ class PointerPlan(RemoteReference):
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The inputs in the arguments of a call."""
         if not kwargs and self.interface.fits(args):
-            self._accepted.add(tuple(map(type, args)))
+            if _SENT_BY_ID.issuperset(map(type, args)):
+                self._accepted.add(tuple(map(type, args)))
             return args
         return tuple(self.interface.bind(args, kwargs))
 

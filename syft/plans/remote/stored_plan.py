@@ -14,6 +14,7 @@ along.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import torch
@@ -63,17 +64,14 @@ class StoredPlan(Holder):
         super().__init__(tags, description, copy_of)
         self.blueprint = blueprint
         self.state = list(state)
-        self._lowered: Lowered | None = None
 
     def __repr__(self) -> str:
         return f"<StoredPlan {self.blueprint.interface.name}>"
 
-    @property
+    @cached_property
     def lowered(self) -> Lowered:
         """The program, made ready to run for the users of the worker."""
-        if self._lowered is None:
-            self._lowered = lowered(self.blueprint.program)
-        return self._lowered
+        return lowered(self.blueprint.program)
 
     def tensors(self) -> Sequence[torch.Tensor]:
         """The state and the constants."""
@@ -86,7 +84,7 @@ class StoredPlan(Holder):
         successors = tuple(map(successor, constants))
         if any(old is not new for old, new in zip(constants, successors, strict=True)):
             self.blueprint = self.blueprint.with_constants(successors)
-            self._lowered = None
+            self.__dict__.pop("lowered", None)
 
     def duplicate(self) -> StoredPlan:
         """The same plan with copies of its state and of its constants: it may write to both."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.exceptions import UnsupportedOperation
 from syft.torch_private import NO_FUNCTION, any_autocast_enabled, inside_custom_function
@@ -19,8 +20,8 @@ def modes() -> tuple[int, Any]:
     >>> modes() == (GRAD_MODE, None)
     True
     """
-    flags = GRAD_MODE if torch.is_grad_enabled() else mode_without_grad()
-    casting = any_autocast_enabled() or torch.get_default_dtype() is not torch.float32
+    flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
+    casting = any_autocast_enabled() or get_default_dtype() is not float32
     return flags, autocast_state() if casting else None
 
 

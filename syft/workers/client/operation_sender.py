@@ -145,7 +145,6 @@ class OperationSender(RequestSender):
                 link.pending = value
         return pointers[0] if expected is None else expected.build(pointers)
 
-    @exclusive
     def run(
         self,
         key: Hashable,
@@ -164,28 +163,28 @@ class OperationSender(RequestSender):
         Returns the first id, and what :meth:`command` would: ``STORED`` when all results are
         tensors, a :class:`Pending` when nobody knows yet, and otherwise a tuple of the results.
         """
-        if RECORDING.get() is not None:
-            self.check_not_recording(Run.verb)
-        if self.groups:
-            self.send_held()
-            self._send_held_elsewhere(inputs)
-        if mode is None:  # not the commands of a group, which are noted
-            self.facts.forget()
-        if self.transport.replies:
-            self.read_replies()  # the numbers may have been forgotten
-        if first is None:
-            first = new_id() if results == 1 else first_id(results)
-        flags, autocast = modes() if mode is None else mode
-        try:
-            flags |= results << COUNT_SHIFT
-            seq, frame, drop = self._run_frame(
-                key, definition, inputs, first, flags, autocast, answered
-            )
-            made = range(first, first + results)
-            return first, self._request(seq, frame, answered, drop, key, made)
-        except Exception:
-            self.calls.forget(key)
-            raise
+        with self.lock:  # as `exclusive`, which takes longer
+            if RECORDING.get() is not None:
+                self.check_not_recording(Run.verb)
+            if self.groups:
+                self.send_held()
+                self._send_held_elsewhere(inputs)
+            if mode is None:  # not the commands of a group, which are noted
+                self.facts.forget()
+                mode = modes()
+            if self.transport.replies:
+                self.read_replies()  # the numbers may have been forgotten
+            if first is None:
+                first = new_id() if results == 1 else first_id(results)
+            try:
+                seq, frame, drop = self._run_frame(
+                    key, definition, inputs, first, results, mode, answered
+                )
+                made = range(first, first + results)
+                return first, self._request(seq, frame, answered, drop, key, made)
+            except Exception:
+                self.calls.forget(key)
+                raise
 
     def _run_frame(
         self,
@@ -193,10 +192,11 @@ class OperationSender(RequestSender):
         definition: Callable[[], Definition],
         inputs: Sequence[Any],
         first: int,
-        flags: int,
-        autocast: Any,
+        results: int,
+        mode: tuple[int, Any],
         answered: bool,
     ) -> tuple[int, Frame, tuple[int, ...]]:
+        flags, autocast = mode[0] | results << COUNT_SHIFT, mode[1]
         serving = self._core.serving
         user = self.owner.user if serving is None else serving.user
         if user != self.calls.user:

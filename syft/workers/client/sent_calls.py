@@ -34,10 +34,11 @@ class Calls:
 
     def find(self, key: Hashable) -> NumberedCall | None:
         """The entry of a key, if the other end still knows it; it counts as used now."""
-        entry = self._keys.get(key)
-        if entry is None or self._table.entries.get(entry.number) is not entry:
+        entry, used = self._keys.get(key), self._table.entries
+        if entry is None or used.get(entry.number) is not entry:
             return None
-        return self._table.use(entry.number)
+        used.move_to_end(entry.number)  # as `Table.use`
+        return entry
 
     def define(self, key: Hashable, definition: Definition) -> NumberedCall:
         """Give a number to a definition that the other end does not know yet."""

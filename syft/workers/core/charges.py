@@ -105,9 +105,9 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         "flags",
         "bills",
         "guarded",
+        "payer",
         "_worker",
         "_objects",
-        "_payer",
         "_reader",
         "_owner",
         "_uncounted",
@@ -133,7 +133,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """The objects that are counted, by id."""
         self._worker = worker
         self._objects = objects
-        self._payer = payer
+        self.payer = payer
         self._reader = reader
         self._owner = Account()
         self._uncounted = min(
@@ -164,18 +164,23 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         if not (many or large):
             return
         self._charge({id: self.memory_of(values[id]) for id in (values if many else large)})
-        if large:
-            self._large.update(large)
+        for id in large:
+            self._note_large(id, values[id])
+
+    def _note_large(self, id: int, value: Any) -> None:
+        """Have operations look at sizes while this object is there, if it may be an operand."""
+        if isinstance(value, torch.Tensor):
+            self._large.add(id)
             self.flags |= LOOK
 
     @property
     def account(self) -> Account:
         """The account that pays for what the present request makes."""
-        return self._payer() or self._owner
+        return self.payer() or self._owner
 
     def check_bounds(self, values: Mapping[int, Any]) -> None:
         """Raise if the caller would see by what it is charged how large something private is."""
-        if self._payer() is None:
+        if self.payer() is None:
             return
         user, identity = self._reader()
         for value in values.values():
@@ -290,8 +295,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             for place in before:
                 self._leave(place)
             if is_large(value, self.guarded):
-                self._large.add(id)
-                self.flags |= LOOK
+                self._note_large(id, value)
 
     def _count_memory(self, value: Any) -> None:
         """Count anew the memory of a small object, as far as another one is charged for it."""
@@ -398,7 +402,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         >>> Charges("bob", {}, PeerLimits(bytes=10), Account).bytes_left
         10
         """
-        account = self._payer()
+        account = self.payer()
         return None if account is None else self.limits.bytes - account.bytes
 
     @property

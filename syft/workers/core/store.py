@@ -306,9 +306,9 @@ class ObjectStore:
         (False, True)
         """
         del self.objects[id]
-        if self._bills or self.charges.flags:
+        if id in self._bills or self.charges.flags:
             self.charges.release((id,))
-        if self.tags.watched:
+        if id in self.tags.noted:
             self.tags.forget((id,))
         self._bury(id, reason)
 
@@ -383,18 +383,17 @@ class ObjectStore:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
                 self._gone[id] = reason  # not a local name: what is dropped may drop others
-        if self._bills or self.tags.watched:
+        if self._bills or self.tags.noted:
             self._forget_all(ids)
         if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
     def _forget_all(self, ids: Iterable[int]) -> None:
-        objects, bills = self.objects, self._bills
-        if self.tags.watched:
-            self.tags.forget(filterfalse(objects.__contains__, ids))
-        for id in ids:
-            if id in bills and id not in objects:
-                self.charges.release((id,))
+        objects, bills, tags = self.objects, self._bills, self.tags
+        if not bills.keys().isdisjoint(ids):
+            self.charges.release([id for id in ids if id in bills and id not in objects])
+        if not tags.noted.keys().isdisjoint(ids):
+            tags.forget(filterfalse(objects.__contains__, ids))
 
     def mark_gone(self, id: int, reason: str) -> None:
         """Write a tombstone with the reason why an object is gone that was neither taken nor

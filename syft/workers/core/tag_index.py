@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 
 def tags_of(value: Any) -> frozenset[str]:
     """The tags of what is stored, as they are here: a pointer is not followed.
@@ -50,11 +52,12 @@ class TagIndex:
     ([5], [6], [])
     """
 
-    __slots__ = ("_objects", "_noted", "_ids", "watched")
+    __slots__ = ("_objects", "noted", "_ids", "watched")
 
     def __init__(self, objects: dict[int, Any]) -> None:
         self._objects = objects
-        self._noted: dict[int, frozenset[str]] = {}
+        self.noted: dict[int, frozenset[str]] = {}
+        """What finds each object that something finds besides its id."""
         self._ids: dict[str, dict[int, None]] = {}
         self.watched = False
         """Whether an operation may return an object that is tagged: one may have come."""
@@ -69,23 +72,22 @@ class TagIndex:
 
     def note(self, id: int) -> None:
         """Take in the tags of an object, if it has any, in the place of those it had before."""
-        tags = _words_of(self._objects.get(id))
-        if id in self._noted:
-            if self._noted[id] == tags:
+        value = self._objects.get(id)
+        tags = _words_of(value)
+        if id in self.noted:
+            if self.noted[id] == tags:
                 return
             self.forget((id,))
         if tags:
-            self.watched = True
-            self._noted[id] = tags
+            self.watched |= isinstance(value, torch.Tensor)
+            self.noted[id] = tags
             for tag in tags:
                 self._ids.setdefault(tag, {})[id] = None
 
     def forget(self, ids: Iterable[int]) -> None:
         """Forget the tags of objects."""
-        if not self._noted:
-            return
-        for id in ids:
-            for tag in self._noted.pop(id, ()):
+        for id in ids if self.noted else ():
+            for tag in self.noted.pop(id, ()):
                 del self._ids[tag][id]
                 if not self._ids[tag]:
                     del self._ids[tag]

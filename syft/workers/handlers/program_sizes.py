@@ -75,23 +75,17 @@ class KnownSizes:
         """What memory follows from; None if that cannot be said."""
         if any_autocast_enabled():
             return None
+        look: list[Any] = [torch.is_grad_enabled(), torch.get_default_dtype()]
         try:
-            looks = [
-                (
-                    (
-                        value.shape,
-                        value.is_contiguous() or _strides(value),
-                        value.dtype,
-                        value.requires_grad,
-                    )
-                    if type(value) in EXACT_TENSOR_TYPES
-                    else _look_of(value, place in self.exact)
-                )
-                for place, value in enumerate(values)
-            ]
+            for place, value in enumerate(values):
+                if type(value) in EXACT_TENSOR_TYPES:
+                    strides = value.is_contiguous() or _strides(value)
+                    look += (value.shape, strides, value.dtype, value.requires_grad)
+                else:
+                    look.append(_look_of(value, place in self.exact))
         except (TypeError, RuntimeError):  # no strides
             return None
-        return torch.is_grad_enabled(), torch.get_default_dtype(), *looks
+        return tuple(look)
 
     def remember(self, look: Any, peak: int) -> None:
         """Note the bytes that a run on such inputs had at most."""
@@ -289,8 +283,8 @@ def runs_unseen(program: Lowered, charges: Charges, values: Sequence[Any]) -> bo
     peak = known.peaks.get(known.look_of(values))
     if peak is None:
         return False
-    left = charges.bytes_left
-    return left is None or peak <= left
+    account = charges.payer()
+    return account is None or peak <= charges.limits.bytes - account.bytes
 
 
 # ---------------------------------------------------------------------------------------- numbers

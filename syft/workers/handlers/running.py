@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.exceptions import MalformedMessage, ProgramError, ResultMismatch
 from syft.ops.nested import NUMBER_OR_NONE_TYPES, replace
@@ -135,19 +136,22 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     entry = None
     waits = core.store.promised or core.dataflow.tasks
     if run.define is None and not (frame.buffers or run.autocast or waits):
-        entry = _table(core, peer).use(run.number)
+        table = peer.session.numbers
+        if table is not None and table.user == peer.user:  # as in `_table`
+            entry = table.use(run.number)
     if entry is not None and entry.bare:
         values = _fast_path_inputs(core, run, entry)
         contested = core.contested
         if values is not None and not (contested and _may_change(core, entry, peer)):
             core.stats.cache_hits += 1
+            prepared: Prepared = entry.what
             try:
-                results = entry.what.perform(core, values, peer)
+                results = prepared.perform(core, values, peer)
             finally:
-                if entry.what.alters:
+                if prepared.alters:
                     Call(core, run, frame, peer, read=Ready(entry, entry.last)).altered(EVERYTHING)
             if contested:
-                entry.what.only_reads = True  # it has run: it is what it will be
+                prepared.only_reads = True  # it has run: it is what it will be
             reply = _stored(core, run, results, peer)
             if core.contested:
                 core.note_made((run.out,))
@@ -190,24 +194,23 @@ def _fast_path_inputs(core: WorkerCore, run: Run, entry: NumberedCall) -> list[A
     A run is common if all its ids are objects in the store, it has one result, and its modes are
     the current ones.  The general path handles all others and raises the precise errors.
     """
-    mode = GRAD_MODE if torch.is_grad_enabled() else 0
-    usual = run.flags == _ONE_EXPECTED | mode and torch.get_default_dtype() is torch.float32
-    if not usual or entry.what.results != 1 or core.store.charges.guarded:
+    mode = GRAD_MODE if is_grad_enabled() else 0
+    usual = run.flags == _ONE_EXPECTED | mode and get_default_dtype() is float32
+    store, out = core.store, run.out
+    if not usual or entry.what.results != 1 or store.charges.guarded:
         return None
     if len(run.inputs) != len(entry.kinds):
         return None
-    objects = core.store.objects
-    if run.out in objects or run.out in core.store.given_up or not 0 <= run.out < _MAX_ID:
+    objects = store.objects
+    if out in objects or out in store.given_up or not 0 <= out < _MAX_ID:
         return None
     given: list[Any] = []
     values: list[Any] = []
-    for operand, before, kind in zip(run.inputs, entry.last, entry.kinds, strict=True):
+    for operand, before, kind in zip(run.inputs, entry.last, entry.kinds):
         if operand is None:
             operand = before
         if kind == _REFERENCE:
-            if type(operand) is not int or operand not in objects:
-                return None
-            value = objects[operand]
+            value = objects.get(operand) if type(operand) is int else None
             if not isinstance(value, torch.Tensor):
                 return None
             values.append(value)
@@ -325,13 +328,14 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     bypass their guards.
     """
     store = core.store
-    _check_count(core, run, len(results))
+    if len(results) != run.flags >> COUNT_SHIFT:
+        _check_count(core, run, len(results))  # raises
     if isinstance(results, Partial) and results.failure is not None:
         return _stored_in_part(core, run, results, results.failure)
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.charges.charge_one(run.out, results[0])
         store.objects[run.out] = results[0]
-        if getattr(results[0], "_tags", None):
+        if results[0].__dict__:  # perhaps with tags
             store.tags.note(run.out)
         return Done(run.seq)
     _check_results(results)

@@ -391,7 +391,9 @@ FOUND_BY = {
     "two ids": 3,
     "results": 3,
     "operands": 10,
-    "streams": 2,
+    "streams": 5,
+    "elements": 5,
+    "plans": 3,
     "repeated": 2,
 }
 """The seeds for holes that take more than a few programs with the first one."""

@@ -121,6 +121,19 @@ def test_requests_are_looked_at_as_long_as_an_object_is_large() -> None:
     assert store.charges.flags == 0 and not store.charges.bills
 
 
+def test_what_is_no_operand_has_no_operation_looked_at() -> None:
+    """A plan, say: its runs have limits of their own, and its tensors ids of their own."""
+    scene = Scene()
+    scene.store.put_all({1: Box(torch.ones(100_000)), 2: torch.ones(2)})
+    assert scene.store.charges.flags == 0 and scene.ann.account.bytes == 400_000
+    scene.store.charges.altered([1])
+    assert scene.store.charges.flags == 0
+    scene.store.put(3, scene.store.objects[1].tensor[:1])
+    assert scene.store.charges.flags == LOOK
+    scene.store.drop_all([1, 3], "dropped")
+    assert scene.store.charges.flags == scene.ann.account.bytes == 0
+
+
 def test_large_objects_are_refused_one_by_one() -> None:
     scene = Scene(bytes=1 << 21)
     large = torch.ones(1 << 18)

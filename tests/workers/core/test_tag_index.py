@@ -16,6 +16,7 @@ from syft.workers.core.tag_index import TagIndex, tags_of
 from syft.workers.labels.claim import Claim
 from syft.workers.wire.messages import Annotate, Done, Search
 from tests.workers.core.peers import ask, lonely, put, value_in
+from tests.workers.core.test_stored_tensors import Box
 
 WORDS = ["#a", "#b", "7", "12"]
 QUERIES: list[tuple[str, ...]] = [(), ("#a",), ("#b", "#a"), ("7",), ("7", "#a"), ("12", "7")]
@@ -64,7 +65,7 @@ def test_whatever_happens_to_objects(seed: int) -> None:
         check(core)
     store.clear("cleared")
     check(core)
-    assert not store.tags._noted and not store.tags._ids, "nothing is kept of what is gone"
+    assert not store.tags.noted and not store.tags._ids, "nothing is kept of what is gone"
 
 
 def test_the_order_is_that_in_which_the_tag_came() -> None:
@@ -143,10 +144,23 @@ def test_a_stale_entry_does_not_count() -> None:
     assert index.find({"#b"}) == [5]
 
 
+def test_no_operation_is_watched_for_what_none_returns() -> None:
+    store = ObjectStore("bob")
+    store.put_all({1: Box(torch.ones(1)), 2: torch.ones(1)})
+    store.objects[1]._tags = {"#plan"}
+    store.tags.note(1)
+    assert store.tags.find({"#plan"}) == [1] and not store.tags.watched
+    store.objects[2]._tags = {"#data"}
+    store.tags.note(2)
+    assert store.tags.watched
+    store.drop_all([1], "dropped")
+    assert store.tags.find({"#plan"}) == [] and store.tags.find({"#data"}) == [2]
+
+
 def test_an_untagged_object_costs_nothing() -> None:
     store = ObjectStore("bob")
     store.put_all({id: torch.ones(1) for id in range(100)})
-    assert not store.tags._noted and not store.tags.watched
+    assert not store.tags.noted and not store.tags.watched
     referents = gc.get_referents(*store.objects.values())
     assert not any(isinstance(referent, dict) for referent in referents), "not even a dict"
 
