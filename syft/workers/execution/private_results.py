@@ -18,12 +18,13 @@ from math import prod
 from typing import Any, Final
 
 import torch
+from torch import get_default_dtype, is_grad_enabled, is_inference_mode_enabled
 
-from syft.ops.evaluate import evaluate, ignores_values
+from syft.ops.evaluate import evaluate
 from syft.ops.forms import FORMS
 from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, every_tensor
 from syft.ops.outcome import Given, Made, Outcome, Verdict
-from syft.ops.table import NUMBERS, ops_where
+from syft.ops.table import FLOATS_COMPUTE, NUMBERS, functions_with, ops_where
 from syft.torch_private import any_autocast_enabled
 from syft.workers.execution.foreseen import has_shape
 from syft.workers.execution.public_sizes import extent_within
@@ -37,12 +38,16 @@ NOTHING: Final = object()
 """What :func:`private_result` returns if the general path has to run a command."""
 
 
+_OPEN: Final = (None, False)
+"""Error and hidden shape of the guards that this way is for."""
 _MOST_KEPT: Final = 4096
 _KEPT: Final[dict[Hashable, Outcome | None]] = {}
-"""What commands do, by :func:`_key`; None for those that are not for this path."""
+"""What commands do, by what :func:`_known` looks at; None for those that are not for this path."""
 _UNSEEN: Final = Outcome(Verdict.UNKNOWN)
 """What stands for a command that was not seen before."""
 _CONTAINERS: Final = (list, tuple)
+_IGNORING_VALUES: Final = functions_with(FLOATS_COMPUTE)
+"""The functions that do the same for all floats among their arguments."""
 _FAILING_FIRST: Final = ops_where("fails", "first")
 """What may run again after a failure, whatever it writes."""
 
@@ -68,7 +73,9 @@ def common_guard(values: Iterable[Any]) -> Guard | None:
             guard = _guard_inside(value, kind)
         if guard is found or guard is None:
             continue
-        if _is_strange(guard) or (found is not None and guard != found):
+        if (guard.error, guard.shape_hidden) != _OPEN or guard is UNCLEAR:
+            return UNCLEAR
+        if found is not None and guard != found:
             return UNCLEAR
         found = guard
     return found
@@ -78,10 +85,6 @@ def _guard_inside(value: Any, kind: type) -> Guard | None:
     if kind in SCALAR_TYPES:
         return None
     return common_guard(value) if kind is list else UNCLEAR
-
-
-def _is_strange(guard: Guard) -> bool:
-    return guard is UNCLEAR or guard.error is not None or guard.shape_hidden
 
 
 def private_result(
@@ -146,10 +149,21 @@ def _hiding_labels(guard: Guard, made: Made) -> tuple[Label, Label]:
 def _known(
     function: Callable[..., Any], values: Sequence[Any], named: dict[str, Any]
 ) -> Outcome | None:
-    """What a command does, in ordinary modes; None if it is not for this path."""
-    if any_autocast_enabled() or torch.is_inference_mode_enabled():
+    """What a command does, in ordinary modes; None if it is not for this path.
+
+    What decides that nearly always is the key.  What else does (views, lazy conjugates, inference
+    tensors) makes the command raise, or shows in the result, and then the general path runs it.
+    Where it runs shows in neither.
+    """
+    if any_autocast_enabled() or is_inference_mode_enabled():
         return None
-    key = _key(function, values, named)
+    looks = [function, is_grad_enabled(), get_default_dtype()]
+    by_type = function in _IGNORING_VALUES
+    _add_looks(looks, values, by_type)
+    for name, value in named.items():
+        looks.append(name)
+        _add_looks(looks, (value,), by_type)
+    key = tuple(looks)
     outcome = _KEPT.get(key, _UNSEEN)
     return _seen_first(key, function, values, named) if outcome is _UNSEEN else outcome
 
@@ -206,21 +220,6 @@ def _are_as_expected(
     if type(result) is not type(made) or len(result) != len(made):
         return False
     return all(_is_as_expected(*each, values, inputs) for each in zip(result, made, strict=True))
-
-
-def _key(function: Any, values: Sequence[Any], named: dict[str, Any]) -> Hashable:
-    """What decides nearly always what a command does.
-
-    What else does (views, lazy conjugates, inference tensors) makes it raise, or shows in the
-    result, and then the general path runs it.  Where it runs shows in neither.
-    """
-    key = [function, torch.is_grad_enabled(), torch.get_default_dtype()]
-    by_type = ignores_values(function)
-    _add_looks(key, values, by_type)
-    for name, value in named.items():
-        key.append(name)
-        _add_looks(key, (value,), by_type)
-    return tuple(key)
 
 
 def _add_looks(key: list[Any], values: Iterable[Any], by_type: bool) -> None:

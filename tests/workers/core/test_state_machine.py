@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import msgpack
 import msgspec
@@ -35,8 +35,9 @@ from syft.serde.tensors.bundle import Bundle
 from syft.workers.wire import messages
 from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles
 from syft.workers.core import state_machine
-from syft.workers.core.peer import Peer
+from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer
 from syft.workers.core.descending import MAX_DEPTH, descend
+from syft.workers.core.shares import StoredShare
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.labels.cell import guard_of, unsealed
 from syft.workers.labels.guards import Guard
@@ -318,6 +319,59 @@ def test_a_letter_goes_where_its_request_goes_and_nowhere_else(
     if error is not None:
         nowhere = not [place for place in places if only in ("", place)]
         assert type(error) is (HookError if nowhere else PermissionDenied)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("lost", [0, GRADIENTS, EVERYTHING])
+def test_the_others_are_told_what_a_request_alters(
+    lost: int, fails: bool, core: WorkerCore, monkeypatch: Any
+) -> None:
+    """And what it names is counted anew, if it may lie in other memory."""
+
+    def act(call: Call, message: messages.Describe) -> Any:
+        counted.clear()
+        if fails:
+            raise ValueError("half-way")
+        return messages.Done(message.seq)
+
+    ann, eve, counted = Peer("ann"), Peer("eve"), list[int]()
+    put(core, 77, torch.ones(2), peer=ann)
+    put(core, 78, torch.ones(2), peer=eve)
+    monkeypatch.setattr(type(core.store.charges), "altered", lambda _, ids: counted.extend(ids))
+    _described_by(act, Declaration(reads="id", waits=False, alters=lost), monkeypatch)
+    said = sent(core, messages.Describe(1, 78), peer=eve)
+    told = [(to, found) for to, found in said if type(found) is messages.Stale and to is not ME]
+    assert told == ([(ann, messages.Stale(lost == GRADIENTS))] if lost else [])
+    assert counted == ([78] if lost == EVERYTHING else [])
+    assert type(said[-1][1]) is (Failure if fails else Done)
+
+
+def test_which_kinds_alter_what_is_there() -> None:
+    declared = {kind: one.alters for kind, one in DECLARATIONS.items() if one.alters}
+    assert declared.keys() == {Command, messages.Run, messages.Relay, messages.ClearGradients}
+    assert declared[messages.Relay] == EVERYTHING
+    assert declared[messages.ClearGradients] == GRADIENTS
+
+
+@pytest.mark.parametrize("user", [None, "ann"])
+@pytest.mark.parametrize("private", [True, False])
+def test_no_share_of_something_private_leaves_by_a_handler_that_asks_nothing(
+    private: bool, user: str | None, core: WorkerCore, monkeypatch: Any
+) -> None:
+    """It is in no cell.  The controls: ann gets it, and all get one of public numbers."""
+
+    def act(call: Call, message: messages.Describe) -> Any:
+        share: Any = call.whole(message.id)
+        return call.hand_over(share.value)
+
+    declared = Declaration(reads="id", leaves="x", answers=(messages.Value,), waits=False)
+    _described_by(act, declared, monkeypatch)
+    share = StoredShare(cast(Any, None), torch.arange(2))
+    protect(share, Guard(frozenset({"ann"})) if private else None)
+    core.hold(77, share)
+    (reply,) = said(core, messages.encode(messages.Describe(1, 77)), peer=Peer("me", user))
+    assert (type(reply) is Value) is (not private or user == "ann")
+    assert type(reply) is Value or isinstance(error_in(reply), PermissionDenied)
 
 
 @pytest.mark.parametrize("kind", [messages.Fetch, messages.FetchAll])
