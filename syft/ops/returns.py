@@ -2,7 +2,8 @@
 
 A caller that knows this chooses the ids of the results and goes on; only where it cannot be known
 (a Python value, a number of tensors that follows from a shape) it has to wait for the reply.  For
-most ops the flags say it (``ONE``, ``TENSOR``); this module knows the others.
+most ops the flags say it (``ONE``, ``TENSOR``), for others the column ``returns`` names a rule of
+this module.
 
 The worker checks the number of tensors, because it may run another version of torch.
 """
@@ -16,7 +17,7 @@ from typing import Any, Final
 import torch
 
 from syft.ops.nested import Arguments, Keywords
-from syft.ops.table import BINARY, BY_NAME, FLAGS, NAMES, ONE, ONE_UNLESS_INPLACE, TENSOR
+from syft.ops.table import BINARY, COLUMNS, FLAGS, ONE, ONE_UNLESS_INPLACE, TENSOR
 
 MOST: Final = 1 << 16
 """The most tensors whose ids a caller chooses; a call that returns more is waited for."""
@@ -67,6 +68,7 @@ def returns(op: int, args: Arguments, kwargs: Keywords) -> Returns | None:
 
     It is asked for calls that mutate nothing: without ``out=``, and not with a true ``inplace=``.
 
+    >>> from syft.ops.table import BY_NAME
     >>> x = torch.ones(3)
     >>> returns(BY_NAME["torch.Tensor.sort"], (x,), {}).container
     <class 'torch.return_types.sort'>
@@ -84,14 +86,6 @@ def returns(op: int, args: Arguments, kwargs: Keywords) -> Returns | None:
     return None if found is None or len(found.present) > MOST else found
 
 
-_RULES: dict[int, Rule] = {}
-
-
-def _enter(rule: Rule, names: str) -> None:
-    for name in names.split():
-        _RULES[BY_NAME[f"torch.{name}"]] = rule
-
-
 # -------------------------------------------------------------------- the same for every call
 
 
@@ -107,36 +101,6 @@ def _named(name: str) -> Returns | None:
     """What torch returns under its own name; None, and the caller waits, if this torch has none."""
     kind = getattr(torch.return_types, name, None)
     return None if kind is None else Returns(kind, (True,) * kind.n_sequence_fields)
-
-
-_enter(
-    _always(_tuple(2)),
-    """gru lstm_cell rnn_relu rnn_tanh std_mean var_mean _pack_padded_sequence _pad_packed_sequence
-    batch_norm_stats native_dropout max_pool1d_with_indices adaptive_max_pool1d
-    nn.functional.adaptive_max_pool1d_with_indices nn.functional.adaptive_max_pool2d_with_indices
-    nn.functional.adaptive_max_pool3d_with_indices nn.functional.max_pool1d_with_indices
-    nn.functional.max_pool2d_with_indices nn.functional.max_pool3d_with_indices
-    nn.functional.fractional_max_pool2d_with_indices
-    nn.functional.fractional_max_pool3d_with_indices
-    _C._nn.adaptive_max_pool2d _C._nn.adaptive_max_pool3d _C._nn.fractional_max_pool2d
-    _C._nn.fractional_max_pool3d _C._nn.max_pool2d_with_indices _C._nn.max_pool3d_with_indices
-    lobpcg""",
-)
-_enter(
-    _always(_tuple(3)),
-    """lstm native_batch_norm native_group_norm native_layer_norm _native_batch_norm_legit _unique2
-    _C._VariableFunctions.unique_consecutive _C._VariableFunctions.unique_dim pca_lowrank
-    svd_lowrank""",
-)
-_enter(_always(_tuple(4)), "embedding_bag ops.aten._batch_norm_with_update")
-
-for _name in """aminmax cummax cummin frexp geqrf histogram kthvalue mode qr slogdet sort svd topk
-        triangular_solve""".split():
-    _enter(_always(_named(_name)), f"{_name} Tensor.{_name}")
-_enter(_always(_named("lu_unpack")), "lu_unpack")
-for _name in """cholesky_ex eig eigh inv_ex ldl_factor ldl_factor_ex lstsq lu lu_factor lu_factor_ex
-        qr slogdet solve_ex svd""".split():
-    _enter(_always(_named(f"linalg_{_name}")), f"linalg.{_name}")
 
 
 # ---------------------------------------------------------------------- by what the call is given
@@ -158,23 +122,13 @@ def _reduced(name: str) -> Rule:
     return rule
 
 
-for _name in ("max", "min", "median", "nanmedian"):
-    _enter(_reduced(_name), f"{_name} Tensor.{_name}")
-
-
 def _where(args: Arguments, kwargs: Keywords) -> Returns | None:
     return ONE_TENSOR if len(args) + len(kwargs) == 3 else None  # alone: one index a dimension
-
-
-_enter(_where, "where")
 
 
 def _nonzero(args: Arguments, kwargs: Keywords) -> Returns | None:
     """With ``as_tuple`` one index a dimension."""
     return None if kwargs.get("as_tuple") else ONE_TENSOR
-
-
-_enter(_nonzero, "nonzero Tensor.nonzero")
 
 
 def _cut(pieces: Callable[[Any], int | None], name: str) -> Rule:
@@ -197,19 +151,6 @@ def _by_places(places: Any) -> int | None:
     return min(places, MOST + 1) if type(places) is int and places > 0 else None
 
 
-_enter(
-    _cut(_by_sizes, "split_size"),
-    "split Tensor.split _C._VariableFunctions.split",
-)
-_enter(
-    _cut(_by_sizes, "split_sizes"),
-    """split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes split_with_sizes_copy
-    Tensor.unsafe_split_with_sizes""",
-)
-for _name in ("tensor_split", "hsplit", "vsplit", "dsplit"):
-    _enter(_cut(_by_places, "indices_or_sections"), f"{_name} Tensor.{_name}")
-
-
 def _one_each(args: Arguments, kwargs: Keywords) -> Returns | None:
     """One tensor for one; a tuple for several, or for a list."""
     if len(args) == 1 and isinstance(args[0], torch.Tensor):
@@ -227,24 +168,8 @@ def _are_tensors(values: Sequence[Any]) -> bool:
     return all(isinstance(value, torch.Tensor) for value in values)
 
 
-_enter(
-    _one_each,
-    """atleast_1d atleast_2d atleast_3d _C._VariableFunctions.atleast_1d
-    _C._VariableFunctions.atleast_2d _C._VariableFunctions.atleast_3d dequantize
-    Tensor.dequantize""",
-)
-_enter(
-    _for_each,
-    """broadcast_tensors meshgrid _C._VariableFunctions.broadcast_tensors
-    _C._VariableFunctions.meshgrid""",
-)
-
-
 def _quantized(args: Arguments, kwargs: Keywords) -> Returns | None:
     return ONE_TENSOR if args and isinstance(args[0], torch.Tensor) else None
-
-
-_enter(_quantized, "quantize_per_tensor")
 
 
 def _foreach(args: Arguments, kwargs: Keywords) -> Returns | None:
@@ -255,27 +180,13 @@ def _foreach(args: Arguments, kwargs: Keywords) -> Returns | None:
     return None
 
 
-for _name in NAMES:
-    if _name.startswith("torch._foreach_") and not _name.endswith("_"):
-        _enter(_foreach, _name.removeprefix("torch."))
-
-
-def _pooled(place: int) -> Rule:
+def _flagged(place: int) -> Rule:
     """Indices come along if ``return_indices`` says so."""
 
     def rule(args: Arguments, kwargs: Keywords) -> Returns:
         return _tuple(2) if _given(args, kwargs, place, "return_indices", False) else ONE_TENSOR
 
     return rule
-
-
-_enter(
-    _pooled(2),
-    """nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d
-    nn.functional.adaptive_max_pool3d""",
-)
-_enter(_pooled(4), "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d")
-_enter(_pooled(6), "nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d")
 
 
 def _unique(first: int) -> Rule:
@@ -291,24 +202,14 @@ def _unique(first: int) -> Rule:
     return rule
 
 
-_enter(_unique(2), "unique Tensor.unique")
-_enter(_unique(1), "unique_consecutive Tensor.unique_consecutive")
-
-
 def _attention(args: Arguments, kwargs: Keywords) -> Returns:
     """The weights are None unless they are needed."""
     return Returns(tuple, (True, bool(_given(args, kwargs, 15, "need_weights", True))))
 
 
-_enter(_attention, "nn.functional.multi_head_attention_forward")
-
-
 def _typed(args: Arguments, kwargs: Keywords) -> Returns | None:
     """Without a type, ``x.type()`` tells it as a text."""
     return None if _given(args, kwargs, 1, "dtype") is None else ONE_TENSOR
-
-
-_enter(_typed, "Tensor.type")
 
 
 def _gradients(args: Arguments, kwargs: Keywords) -> Returns | None:
@@ -320,4 +221,30 @@ def _gradients(args: Arguments, kwargs: Keywords) -> Returns | None:
     return _tuple(1 if isinstance(inputs, torch.Tensor) else len(inputs))
 
 
-_enter(_gradients, "autograd.grad")
+_MAKERS: Final[dict[str, Callable[[str], Rule]]] = {
+    "tuple": lambda count: _always(_tuple(int(count))),
+    "named": lambda name: _always(_named(name)),
+    "reduced": _reduced,
+    "sizes": lambda name: _cut(_by_sizes, name),
+    "places": lambda name: _cut(_by_places, name),
+    "flagged": lambda place: _flagged(int(place)),
+    "unique": lambda first: _unique(int(first)),
+    "where": lambda _: _where,
+    "nonzero": lambda _: _nonzero,
+    "one_each": lambda _: _one_each,
+    "each": lambda _: _for_each,
+    "of_tensor": lambda _: _quantized,
+    "lists": lambda _: _foreach,
+    "attention": lambda _: _attention,
+    "typed": lambda _: _typed,
+    "gradients": lambda _: _gradients,
+}
+"""What makes a rule of what the column ``returns`` says after its first word, by this word."""
+
+
+def _rule(value: str) -> Rule:
+    word, _, argument = value.partition(",")
+    return _MAKERS[word](argument)
+
+
+_RULES: Final = {op: _rule(value) for op, value in COLUMNS["returns"].items()}

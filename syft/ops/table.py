@@ -219,7 +219,8 @@ def _read_refused() -> tuple[dict[str, str], dict[Function, str]]:
     return reasons, {function: name for function, name in functions.items() if function is not None}
 
 
-_COLUMNS: Final = "asks copies dims fails index integers like makes of operand pieces sets"
+_COLUMNS: Final = """asks copies dims fails index integers like makes of operand pieces returns
+        sets"""
 COLUMNS: Final[dict[str, dict[int, str]]] = {name: {} for name in _COLUMNS.split()}
 """What is known of some ops that is no flag, by column and number.
 
@@ -236,6 +237,8 @@ COLUMNS: Final[dict[str, dict[int, str]]] = {name: {} for name in _COLUMNS.split
 - ``makes``: what decides how many elements it makes, where these follow from values.
 - ``pieces``: how it is told into how many pieces to cut, and where: the place of the dimension, or
   the letter in its name.
+- ``returns``: which tensors come back, as far as the arguments tell: a rule of
+  :mod:`syft.ops.returns`, and what it is to be told.
 - ``operand=local``: torch's own code makes an operand on the spot: the hidden state or the lengths
   of a recurrent layer, the mask of an attention layer, the source of a copy.
 """

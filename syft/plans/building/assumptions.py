@@ -314,7 +314,7 @@ class Assumptions:
         >>> Assumptions().is_certain
         True
         """
-        return not (self._keys or self.options.all)
+        return self.is_empty and not self.options.all
 
     def holds(self) -> bool:
         """Whether everything is as it was observed."""
