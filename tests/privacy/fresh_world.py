@@ -3,8 +3,8 @@
 An attack is a function of a :class:`World`: what a stranger does with tensors and workers, as a
 user's program would.  It returns whatever she has got: pointers, tensors, numbers.  It is run in
 two worlds that differ in the values of what is secret, and all that she can observe is compared:
-what she has got, what everything of it answers, the errors with their tracebacks, the kinds of the
-messages that came to her, and what has come to a worker of her own.
+what she has got, what everything of it answers, the errors with their tracebacks, what has come to
+a worker of her own, and, within one process, the kinds of the messages that came to her.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class World:
         try:
             return self.seen(step())
         except Exception as error:  # whatever it is, it is what the stranger is told
-            return told(error)
+            return told(error, isinstance(self.bob, sy.VirtualWorker))
 
     def seen(self, it: Any) -> str:
         """All that can be seen of something, as text without ids."""
@@ -146,7 +146,8 @@ class World:
         # what parties exchange is masked anew each time
         came = [it.buffers for it in self.log.to("mallory") if type(it.message) is not Exchange]
         held += [repr(buffer.numpy().tobytes()) for buffers in came for buffer in buffers]
-        held += [type(it.message).__name__ for it in self.log.to("me")]
+        if isinstance(self.bob, sy.VirtualWorker):  # elsewhere several go on at once, by themselves
+            held += [type(it.message).__name__ for it in self.log.to("me")]
         counts = [worker.objects_count() for worker in (self.bob, self.alice, self.mallory)]
         self.kept.clear()
         self.hook.close()
@@ -163,9 +164,14 @@ def without_ids(text: str) -> str:
     return _ID.sub("#", text)
 
 
-def told(error: BaseException) -> str:
-    """What an error tells: its class, its text, its notes and where it arose."""
-    lines = "".join(traceback.format_exception(error))
+def told(error: BaseException, frames: bool) -> str:
+    """What an error tells: its class, its text, its notes and where it arose.
+
+    Without ``frames``, which depend on which of several processes was first, if these go on by
+    themselves.
+    """
+    every = "".join(traceback.format_exception(error)).splitlines(keepends=True)
+    lines = "".join(line for line in every if frames or not line.startswith(" "))
     return without_ids(f"{type(error).__name__}: {error} {lines}")
 
 

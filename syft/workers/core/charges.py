@@ -27,15 +27,9 @@ from syft.ops.nested import leaves
 from syft.torch_private import free_place, hold_place
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.execution.allowance import FREE, used_by
-from syft.workers.execution.public_sizes import (
-    elements_at_most,
-    forms_of,
-    has_bound,
-    public_memory,
-)
+from syft.workers.execution.public_sizes import forms_of, hides_shape, public_size
 from syft.workers.execution.size_bounds import is_harmless
 from syft.workers.labels.memory_labels import full_guard_of, label_of
-from syft.workers.labels.walk import by_address, innermost, storages_of
 
 Storages = Mapping[int, tuple[torch.UntypedStorage, int]]
 """Storages with their bytes, by the address of the storage itself."""
@@ -166,7 +160,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             self.flags |= COUNT
         if self.guarded:
             self.check_bounds(values)
-        large = [id for id, value in values.items() if self._is_large(value)]
+        large = [id for id, value in values.items() if is_large(value, self.guarded)]
         if not (many or large):
             return
         self._charge({id: self.memory_of(values[id]) for id in (values if many else large)})
@@ -190,7 +184,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             return
         user, identity = self._reader()
         for value in values.values():
-            guard = None if has_bound(value) else full_guard_of(value)
+            guard = None if public_size(value).bounded else full_guard_of(value)
             if guard is None or guard.admits(user) or identity in (guard.owners or ()):
                 continue
             raise PermissionDenied(_UNBOUNDED, self._worker, user)
@@ -215,7 +209,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             return self.charge({id: value})
         if len(self._objects) >= self._uncounted:
             return self.charge({id: value})
-        if self.guarded and _is_hidden(value):
+        if self.guarded and hides_shape(value):
             return self._charge_hidden(id, value)
         storage = value.untyped_storage()
         if _numel(value) <= SMALL and storage.nbytes() <= _MOST_BYTES:
@@ -237,18 +231,9 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         if not _is_small(value):
             self.charge({id: value})
 
-    def _is_large(self, value: Any) -> bool:
-        if not self.guarded or not isinstance(value, torch.Tensor):
-            return is_large(value)
-        sizes = (size for _, size in public_memory(value).values())
-        return elements_at_most(value) > SMALL or max(sizes, default=0) > _MOST_BYTES
-
     def memory_of(self, value: Any) -> Storages:
         """Each storage of an object with its bytes, by the address of the storage itself."""
-        if self.guarded:
-            return public_memory(value)
-        found = by_address((value,))
-        return {place: (storage, storage.nbytes()) for place, storage in found.items()}
+        return public_size(value, self.guarded).memory
 
     def _new_memory(self, storages: Mapping[int, Storages]) -> int:
         """The bytes of the storages that are not counted yet."""
@@ -297,7 +282,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             value, bill = self._objects.get(id), self.bills.get(id)
             if value is None:
                 continue
-            if bill is None and not self._is_large(value):
+            if bill is None and not is_large(value, self.guarded):
                 self._count_memory(value)
                 waiting += self._moved_holders()
                 continue
@@ -309,7 +294,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             self._enter(id, bill, sizes)
             for place in before:
                 self._leave(place)
-            if self._is_large(value):
+            if is_large(value, self.guarded):
                 self._note_large(id, value)
 
     def _count_memory(self, value: Any) -> None:
@@ -480,12 +465,6 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             setattr(account, limit, getattr(account, limit) - count)
 
 
-def _is_hidden(value: torch.Tensor) -> bool:
-    """Whether the shape of a strided tensor is private; a fast path."""
-    guard = full_guard_of(value)
-    return guard is not None and guard.shape_hidden
-
-
 def _is_small(value: torch.Tensor) -> bool:
     """Whether a strided tensor of private shape has a bound, and is small whatever its shape is."""
     extent, bytes = label_of(value).most, label_of(value.untyped_storage()).most
@@ -494,17 +473,16 @@ def _is_small(value: torch.Tensor) -> bool:
     return prod(extent.most) <= SMALL and bool(bytes <= _MOST_BYTES)
 
 
-def is_large(value: Any) -> bool:
+def is_large(value: Any, guarded: bool = True) -> bool:
     """Whether an object has more than ``SMALL`` elements, or more memory than so many of the
-    largest kind, or is more than one tensor.
+    largest kind, or is more than one tensor; nothing is private where nothing is ``guarded``.
 
     >>> is_large(torch.ones(2)), is_large(torch.ones(1).expand(10**6)), is_large("no tensor")
     (False, True, True)
     >>> is_large(torch.ones(10**6)[:1])
     True
     """
-    tensor = innermost(value)
-    if tensor is None:
-        return not isinstance(value, torch.Tensor)  # a pointer is small
-    sizes = (storage.nbytes() for storage in storages_of(value))
-    return _numel(tensor) > SMALL or max(sizes, default=0) > _MOST_BYTES
+    if not isinstance(value, torch.Tensor):
+        return True
+    size = public_size(value, guarded)
+    return size.elements > SMALL or max(size.bytes, default=0) > _MOST_BYTES

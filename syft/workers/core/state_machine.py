@@ -393,7 +393,7 @@ class WorkerCore:
     def _mark_missing(self, outs: Iterable[int], reason: str) -> None:
         """Write tombstones for those results of an operation that it did not make."""
         for out in outs:
-            if out not in self.store and not self.store.is_given_up(out):
+            if out not in self.store and out not in self.store.given_up:
                 self.store.mark_gone(out, reason)
 
     def _give_up(self, outs: Iterable[int], error: Exception | None) -> None:

@@ -211,14 +211,6 @@ class ObjectStore:
             first, reason = self.given_up[id]
             raise PromiseGivenUp(first, self.worker, reason)
 
-    def is_given_up(self, id: int) -> bool:
-        """Whether nothing may come under this id any more.
-
-        >>> ObjectStore("bob").is_given_up(5)
-        False
-        """
-        return id in self.given_up
-
     def give_up(self, id: int, first: int, reason: str) -> None:
         """Give up a promise because that of ``first`` was: a value that comes late is refused.
 
@@ -333,17 +325,9 @@ class ObjectStore:
 
     def drop(self, id: int, reason: str) -> None:
         """Remove the object, if it is present, because its last pointer is gone."""
-        if self.keeps(id):
-            return
-        if self.objects.pop(id, None) is not None:
-            self.charges.release((id,))
-            self.tags.forget((id,))
-            self._bury(id, reason)
-
-    def keeps(self, id: int) -> bool:
-        """Whether the data owner holds this object; it then outlives its pointers."""
         origin = self.origins.get(id)
-        return origin is not None and origin.held
+        if id in self.objects and not (origin is not None and origin.held):
+            self.remove(id, reason)
 
     def search(self, words: set[str]) -> list[int]:
         """The ids of the objects that carry every one of ``words`` as a tag, or as their id.

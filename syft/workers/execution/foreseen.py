@@ -25,11 +25,12 @@ from syft.ops.outcome import ANY, Given, Made, Outcome
 from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
 from syft.torch_private import graph_start
 from syft.workers.execution.moved_memory import Holdings, Moves, NoHoldings, move_written
-from syft.workers.execution.plain_tensors import is_plain, plain_copy
+from syft.workers.execution.plain_tensors import is_plain, plain_copy, reaching
 from syft.workers.execution.public_sizes import hides_shape, note_growth, note_sizes
 from syft.workers.hardening.unwritten import clear_behind
 from syft.workers.labels.guards import Guard, without_frames
-from syft.workers.labels.memory_labels import full_guard_of, note, protect, seal_view
+from syft.workers.labels.memory_labels import full_guard_of, note, protect
+from syft.workers.labels.walk import by_address, lies_in
 
 
 class Unforeseen(Exception):
@@ -73,6 +74,7 @@ def run_foreseen(
         inputs = tensors_in(args, kwargs)
     if admitted:
         guard.check_open()
+    written = list(map(inputs.__getitem__, forecast.writes))
     views = _views_of_lower(function, args, kwargs, forecast, labels)
     result, error = None, guard.error
     run = call_drawing if forecast.draws else calling
@@ -83,14 +85,14 @@ def run_foreseen(
             _check_graphs(result, forecast, inputs, starts)
         result = _fitted(result, forecast, inputs)
         _check_writes(forecast, inputs)
-        result = _apart_from_lower(result, inputs, guard, forecast.writes)
+        result = apart_from_lower(result, inputs, guard, written)
     except Exception as failure:
         if admitted:
             raise
         error = error or without_frames(failure)
         labels = changed(labels, guard=guard.sealed(error))
         result = _stand_ins(forecast, inputs, labels)
-        result = _apart_from_lower(result, inputs, labels.guard, forecast.writes)
+        result = apart_from_lower(result, inputs, labels.guard, written)
     return _with_views(_guarded(result, inputs, labels, forecast), views)
 
 
@@ -289,13 +291,23 @@ def _check_writes(forecast: Outcome, inputs: Sequence[torch.Tensor]) -> None:
             tensor.detach().copy_(values)
 
 
-def _apart_from_lower(
-    result: Any, inputs: Sequence[torch.Tensor], guard: Guard, written: Collection[int]
+def apart_from_lower(
+    result: Any,
+    inputs: Sequence[torch.Tensor],
+    guard: Guard,
+    written: Collection[torch.Tensor] = (),
 ) -> Any:
-    """The results, with copies of those that lie in memory of a lower guard and are not written."""
-    lower = _memories(tensor for tensor in inputs if full_guard_of(tensor) != guard)
-    lower -= _memories(inputs[place] for place in written)
-    return replace(result, lambda leaf: leaf.clone() if _memory(leaf) in lower else leaf)
+    """The results, with copies of those that lie in memory of another guard and are not written.
+
+    >>> x = torch.ones(2); apart_from_lower(x[:1], [x], Guard(frozenset()))._base is None
+    True
+    """
+    lower = by_address(tensor for tensor in inputs if full_guard_of(tensor) != guard)
+    for place in by_address(written) if lower else ():
+        lower.pop(place, None)
+    if not lower:  # nearly always
+        return result
+    return replace(result, lambda leaf: leaf.clone() if lies_in(leaf, lower) else leaf)
 
 
 def _views_of_lower(
@@ -385,7 +397,7 @@ def _guard_made(leaf: torch.Tensor, made: Made, guard: Guard, view: bool) -> Non
     """Guard a new result, which may be a view."""
     protect(leaf, changed(guard, error=None) if view else guard)
     if view and guard.error is not None:
-        seal_view(leaf, guard)
+        note(leaf, guard=guard)  # the memory in which it lies can be read
     if guard.shape_hidden:
         note_sizes(leaf, made.most, not view, made.shape)
         if view:
@@ -445,39 +457,6 @@ def _memories(tensors: Iterable[torch.Tensor]) -> set[int]:
 # ---------------------------------------------------------------------------------------- stand-ins
 
 
-class _StandIn(torch.autograd.Function):
-    """Zeros with a graph that leads to some tensors."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, made: Made, inputs: Sequence[torch.Tensor], *reached: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.reached = [(tensor.shape, tensor.dtype, tensor.device) for tensor in reached]
-        return _zeros(made, inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return None, None, *_zero_gradients(ctx)
-
-
-def _zero_gradients(ctx: Any) -> Iterator[torch.Tensor]:
-    return (torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.reached)
-
-
-class _Overwritten(torch.autograd.Function):
-    """A tensor as it is, with a graph that leads to some tensors."""
-
-    @staticmethod
-    def forward(ctx: Any, target: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
-        ctx.mark_dirty(target)
-        ctx.reached = [(tensor.shape, tensor.dtype, tensor.device) for tensor in reached]
-        return target
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return None, *_zero_gradients(ctx)
-
-
 def _stand_ins(forecast: Outcome, inputs: Sequence[torch.Tensor], labels: _Labels) -> Any:
     """What stands for results that could not be computed; what was to be written is sealed."""
     guards = labels.of_written(forecast, inputs)
@@ -517,11 +496,8 @@ def _nothing_in(memory: torch.UntypedStorage, made: Made) -> torch.Tensor:
 
 
 def _with_graph(made: Made, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    with torch.enable_grad():
-        reached = list(_reached(made, inputs))
-        made_up: Any = _StandIn.apply(made, inputs, *reached)  # type: ignore[no-untyped-call]
-        tensor = cast(torch.Tensor, made_up)
-        return tensor if tensor.requires_grad else tensor.requires_grad_()
+    tensor = reaching(_zeros(made, inputs), _reached(made, inputs))
+    return tensor if tensor.requires_grad else tensor.requires_grad_()
 
 
 def _reached(made: Made, inputs: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
@@ -545,8 +521,7 @@ def _bring(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> 
 def _let_reach(tensor: torch.Tensor, made: Made, inputs: Sequence[torch.Tensor]) -> None:
     others = [other for other in _reached(made, inputs) if other is not tensor]
     if others:
-        with torch.enable_grad():
-            _Overwritten.apply(tensor, *others)  # type: ignore[no-untyped-call]
+        reaching(tensor, others)
     elif not tensor.requires_grad:
         tensor.requires_grad_()
 

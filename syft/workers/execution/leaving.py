@@ -226,8 +226,9 @@ def check_gradients_leave(
     """Raise :class:`~syft.exceptions.PermissionDenied` if a backward pass would send a gradient
     with this guard to a worker where it may not go.
 
-    >>> from syft.workers.labels.crossings import follow
-    >>> x = torch.ones(2, requires_grad=True); follow(x, "eve")
+    >>> from syft.workers.labels.crossings import Follower
+    >>> class Silent(Follower): came = send = lambda *given: None
+    >>> x = torch.ones(2, requires_grad=True); Silent("eve").follow(x)
     >>> call = torch.Tensor.backward, [(x * 2).sum()], {}
     >>> check_gradients_leave(*call, Guard(frozenset()), "bob", None)
     Traceback (most recent call last):

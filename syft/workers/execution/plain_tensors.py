@@ -3,10 +3,14 @@
 A result may be a view of memory that was made for it, lie somewhere in a larger one, or be
 conjugated when it is read.  Operations on it tell: a view cannot be detached in place.  Whether a
 private command failed would be seen by that, if what stands for its results were unlike them in
-anything.  So all of them are brought to one form, in memory of their extent and no more.
+anything.  So all of them are brought to one form, in memory of their extent and no more, and what
+stands for a result has a graph that leads to the same tensors.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
 
 import torch
 
@@ -36,3 +40,27 @@ def plain_copy(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
         return made.copy_(tensor.detach()).requires_grad_(tensor.requires_grad)
     with torch.enable_grad():
         return made.copy_(tensor)
+
+
+def reaching(tensor: torch.Tensor, reached: Iterable[torch.Tensor]) -> torch.Tensor:
+    """The tensor itself, from now on with a graph that leads to these; they get zeros by it.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> reaching(torch.zeros(3), [x]).sum().backward(); x.grad
+    tensor([0., 0.])
+    """
+    with torch.enable_grad():
+        made = _Reaching.apply(tensor, *reached)  # type: ignore[no-untyped-call]
+        return cast(torch.Tensor, made)
+
+
+class _Reaching(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
+        ctx.gradients = [torch.zeros_like(each) for each in reached]
+        ctx.mark_dirty(tensor)
+        return tensor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return None, *ctx.gradients

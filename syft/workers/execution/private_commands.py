@@ -24,7 +24,7 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import PermissionDenied
 from syft.ops.evaluate import evaluate
 from syft.ops.forms import FORMS
-from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, replace
+from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves
 from syft.ops.outcome import Outcome, Verdict
 from syft.ops.table import (
     BOUNDED,
@@ -42,6 +42,7 @@ from syft.ops.table import (
 )
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.foreseen import (
+    apart_from_lower,
     call_drawing,
     calling,
     run_foreseen,
@@ -72,7 +73,7 @@ from syft.workers.execution.public_facts import is_answer, is_told
 from syft.workers.execution.public_sizes import note_gradient
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import combined, full_guard_of, protect
-from syft.workers.labels.walk import by_address, innermost, lies_in, storages_of
+from syft.workers.labels.walk import innermost, storages_of
 
 
 def run_guarded(
@@ -233,7 +234,7 @@ class _Command:
         for tensor, version in before:
             if _version(tensor) != version:
                 protect(tensor, self.guard)
-        result = _apart(result, inputs, self.guard)
+        result = apart_from_lower(result, inputs, self.guard)
         guard = self._guard_of_results()
         for leaf in leaves(result):
             if isinstance(leaf, torch.Tensor):
@@ -305,17 +306,6 @@ def _all_strided(inputs: list[torch.Tensor]) -> bool:
 def _is_of_other_layout(tensor: torch.Tensor) -> bool:
     """Whether the elements of a tensor are not all there is to it, as in one array of numbers."""
     return type(tensor) is not Wrapper and not _all_strided([tensor])
-
-
-def _apart(result: Any, inputs: list[torch.Tensor], guard: Guard) -> Any:
-    """The results, with copies of those that lie in memory of another guard."""
-    lower = [tensor for tensor in inputs if full_guard_of(tensor) != guard]
-    places = by_address(lower)
-
-    def apart(leaf: Any) -> Any:
-        return leaf.clone() if lies_in(leaf, places) else leaf
-
-    return replace(result, apart) if places else result
 
 
 class Converting(Protocol):

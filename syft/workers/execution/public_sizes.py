@@ -94,7 +94,7 @@ def note_sizes(
     that it has for itself alone gets the bytes of these.
 
     >>> x = torch.ones(3); protect(x, Guard(frozenset(), shape_hidden=True))
-    >>> note_sizes(x, (7,)); sizes_at_most(x), [size for _, size in public_memory(x).values()]
+    >>> note_sizes(x, (7,)); sizes_at_most(x), public_size(x).bytes
     ((7,), [28])
     """
     start = 0
@@ -195,71 +195,68 @@ def public_shape(tensor: torch.Tensor) -> Sizes:
     extent = extent_of(tensor)
     if extent is None:
         return (ANY,) * tensor.ndim
-    return tuple(map(_size_or_any, extent.most, extent.hidden))
+    pairs = zip(extent.most, extent.hidden, strict=True)
+    return tuple(ANY if hidden else size for size, hidden in pairs)
 
 
-def _size_or_any(size: int, hidden: bool) -> int:
-    return ANY if hidden else size
+class PublicSize(NamedTuple):
+    """How large an object is, as far as everybody may know: the elements of its tensors, and each
+    storage with its bytes by the address of the storage itself.
 
-
-def elements_at_most(tensor: torch.Tensor) -> int:
-    """The elements of a tensor at this worker as far as these are public; all of them, if it has no
-    bound."""
-    most: Extent | None = label_of(tensor).most
-    if most is not None and hides_shape(tensor):
-        return prod(most.most)
-    inside = innermost(tensor)
-    return 1 if inside is None else inside.numel()
-
-
-def public_memory(value: Any) -> dict[int, tuple[torch.UntypedStorage, int]]:
-    """Each storage of an object with its bytes as far as these are public, by the address of the
-    storage itself; with all of them, if it has no bound.
-
-    >>> [size for _, size in public_memory(torch.ones(2)).values()]
-    [8]
+    What is not ``bounded`` has a part of which nothing is public; that is as large as it really is.
     """
-    return {
-        storage._cdata: (storage, storage.nbytes() if most is None else most)
-        for tensor in tensors_of(value)
-        for storage, most in _memory_of(tensor)
-    }
+
+    elements: int
+    memory: dict[int, tuple[torch.UntypedStorage, int]]
+    bounded: bool
+
+    @property
+    def bytes(self) -> list[int]:
+        """The bytes of each storage."""
+        return [size for _, size in self.memory.values()]
 
 
-def has_bound(value: Any) -> bool:
-    """Whether the size of an object is public, or has a public bound.
+def public_size(value: Any, guarded: bool = True) -> PublicSize:
+    """How large an object is, as far as everybody may know; a pointer has one element.
 
-    >>> x = torch.ones(3); protect(x, Guard(frozenset(), True))
-    >>> has_bound(x), has_bound(torch.ones(3)), note_sizes(x, (7,)), has_bound(x)
-    (False, True, None, True)
+    Nothing is private where nothing is ``guarded``.  A tensor of which that is not asked gets no
+    attributes.
+
+    >>> x = torch.ones(3); protect(x, Guard(frozenset(), True)); public_size(x).bounded
+    False
+    >>> note_sizes(x, (7,)); size = public_size(x); size.elements, size.bytes, size.bounded
+    (7, [28], True)
     """
-    return all(
-        (not hides_shape(tensor) or sizes_at_most(tensor) is not None)  # a pointer is not asked
-        and all(most is not None for _, most in _memory_of(tensor))
-        for tensor in tensors_of(value)
-    )
+    elements, bounded = 0, True
+    memory: dict[int, tuple[torch.UntypedStorage, int]] = {}
+    for tensor in tensors_of(value):
+        guard = full_guard_of(tensor) if guarded else None
+        hidden = guard is not None and guard.shape_hidden
+        extent: Extent | None = label_of(tensor).most if hidden else None
+        inside = innermost(tensor)
+        real = 1 if inside is None else inside.numel()
+        elements += real if extent is None else prod(extent.most)
+        bounded &= extent is not None or not hidden
+        for storage in storages_of(tensor):
+            most = _bytes_at_most(tensor, storage, guard)
+            bounded &= most is not None
+            memory[storage._cdata] = storage, storage.nbytes() if most is None else most
+    return PublicSize(elements, memory, bounded)
 
 
-def _memory_of(tensor: torch.Tensor) -> Iterator[tuple[torch.UntypedStorage, int | None]]:
-    """The storages of a tensor, each with the bytes that everybody may know of; None if nothing
-    is."""
-    guard = full_guard_of(tensor)
-    elements = elements_of(tensor)
-    sparse = guard is not None and elements is not None and elements.layout is not torch.strided
-    for storage in storages_of(tensor):
-        if sparse:  # how many elements it has values for is private
-            yield storage, _most_of_sparse(cast(torch.Tensor, elements), storage)
-        elif guard is not None and guard.shape_hidden:
-            yield storage, label_of(storage).most
-        else:
-            yield storage, storage.nbytes()
-
-
-def _most_of_sparse(tensor: torch.Tensor, storage: torch.UntypedStorage) -> int | None:
-    """The bytes of indices or values of every element; None if a tensor may have more."""
-    if tensor.layout is torch.jagged:
+def _bytes_at_most(
+    tensor: torch.Tensor, storage: torch.UntypedStorage, guard: Guard | None
+) -> int | None:
+    """The bytes that everybody may know of in one storage of a tensor with this guard; None if
+    nothing is."""
+    elements = None if guard is None else elements_of(tensor)
+    if elements is None or elements.layout is torch.strided:
+        hidden = guard is not None and guard.shape_hidden
+        return cast(int | None, label_of(storage).most) if hidden else storage.nbytes()
+    if elements.layout is torch.jagged:
         return None
-    whole = (tensor.numel() + 1) * max(8 * tensor.ndim, tensor.itemsize)
+    # how many elements a sparse one has values for is private: indices or values of every element
+    whole = (elements.numel() + 1) * max(8 * elements.ndim, elements.itemsize)
     return whole if storage.nbytes() <= whole else None
 
 

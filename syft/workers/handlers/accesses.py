@@ -146,7 +146,7 @@ def effects_of(program: Program) -> Effects:
     frozenset({1})
     """
     places = program.inputs + program.state
-    actions = [*_actions_inside(program)]
+    actions = [*actions_inside(program)]
     ops = frozenset(action.op for action in actions)
     joining = sum(action.op in _JOINING for action in actions)
     if places * len(actions) > _MOST_FOLLOWED or joining > _MOST_JOINING:
@@ -176,7 +176,7 @@ class _Flow:
 
     def follow(self, action: Action) -> None:
         """Add what one action does."""
-        inner = [*_actions_inside((action.args, action.kwargs))]
+        inner = [*actions_inside((action.args, action.kwargs))]
         ops = {action.op, *(step.op for step in inner)}
         whole = self._behind((action.args, action.kwargs))
         if ops & _JOINING:
@@ -203,13 +203,17 @@ class _Flow:
         return places
 
 
-def _actions_inside(operands: Any) -> Iterator[Action]:
-    """The actions of the programs among some operands, and of the programs inside those."""
+def actions_inside(operands: Any) -> Iterator[Action]:
+    """The actions of the programs among some operands, and of the programs inside those.
+
+    >>> [*actions_inside([3, Program(0, (), ())])]
+    []
+    """
     for part in leaves(operands):
         if isinstance(part, Program):
             for action in part.actions:
                 yield action
-                yield from _actions_inside((action.args, action.kwargs))
+                yield from actions_inside((action.args, action.kwargs))
 
 
 def _written_by(action: Action) -> tuple[Any, ...]:

@@ -32,14 +32,7 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import may_leave, reached_leaves, takes_over
 from syft.workers.execution.successors import and_before, successor_of
 from syft.workers.labels.claim import Claim
-from syft.workers.labels.crossings import (
-    Follower,
-    follow,
-    followers,
-    hooks_of,
-    note_entry,
-    unfollow,
-)
+from syft.workers.labels.crossings import Follower, followers, hooks_of, note_entry
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.wire.references import REF
 
@@ -104,8 +97,7 @@ def send_after(
     hook = GradientHook(core, connection, source, place, writers)
     for known in reached_leaves(leaf):
         with as_leaf(known):
-            known.register_hook(hook)  # type: ignore[no-untyped-call]
-        follow(known, place)
+            hook.follow(known)
     core.store.departed[id] = leaf
     if frozen:
         connection.command(_FREEZE, ((REF, id), False), {}, 0, [], expected=None)
@@ -146,7 +138,6 @@ def _remove(hook: GradientHook, leaf: torch.Tensor) -> None:
     hooks: dict[int, Any] = leaf._backward_hooks  # type: ignore[assignment]
     for key in [key for key, value in hooks.items() if value is hook]:
         del hooks[key]
-    unfollow(leaf, hook.place)
 
 
 def return_gradients(core: WorkerCore, leaf: Any, source: int, peer: Peer) -> None:
@@ -155,8 +146,7 @@ def return_gradients(core: WorkerCore, leaf: Any, source: int, peer: Peer) -> No
         raise MalformedMessage("$.source", "nil for what is no leaf that requires grad", "an id")
     place = core.place_of_caller(peer)
     hook = GradientHook(core, core.connect(peer), source, place)
-    leaf.register_hook(hook)  # type: ignore[no-untyped-call]
-    follow(leaf, place)
+    hook.follow(leaf)
 
 
 def note_fetched(core: WorkerCore, ids: Iterable[int], values: Iterable[Any]) -> None:
@@ -207,7 +197,7 @@ class GradientHook(Follower):
     case.
     """
 
-    __slots__ = ("core", "connection", "source", "place", "writers")
+    __slots__ = ("core", "connection", "source", "writers")
 
     def __init__(
         self,
@@ -217,13 +207,12 @@ class GradientHook(Follower):
         place: str,
         writers: Claim | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(place)
         self.writers = writers
         """Who may change the leaf, if that has left and is followed."""
         self.core = core
         self.connection = connection
         self.source = source
-        self.place = place
 
     def admits(self, peer: Peer) -> bool:
         """Whether it follows a leaf that has left, and a caller is one who may change that."""

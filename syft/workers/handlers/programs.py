@@ -8,7 +8,7 @@ run their programs by :func:`run_program`, so private values are protected as in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from syft.exceptions import HookError
@@ -23,11 +23,11 @@ from syft.ops.table import (
     may_alter,
 )
 from syft.program.lowered import Lowered
-from syft.program.program import Action, Program
+from syft.program.program import Program
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.handlers.accesses import Effects, effects_of
+from syft.workers.handlers.accesses import Effects, actions_inside, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.handlers.program_sizes import SizedProgram, runs_unseen
 from syft.workers.hardening.precautions import RUNNABLE
@@ -183,14 +183,5 @@ def changes_facts(program: Program) -> bool:
     """
     return any(
         FLAGS[action.op] & (GRADIENT | SETS_GRADIENT) or may_alter(action.op, action.kwargs)
-        for action in _actions(program)
+        for action in actions_inside(program)
     )
-
-
-def _actions(program: Program) -> Iterable[Action]:
-    """The actions of a program and of the programs inside it."""
-    for action in program.actions:
-        yield action
-        for operand in action.args:
-            if isinstance(operand, Program):
-                yield from _actions(operand)

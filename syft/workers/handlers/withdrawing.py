@@ -23,6 +23,7 @@ from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, expanded
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.store import TAKEN_BACK
 from syft.workers.handlers.collective import decline
+from syft.workers.handlers.executions import serving
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -68,16 +69,13 @@ def withdraw(core: WorkerCore, frame: Frame, peer: Peer) -> Frame:
     core.respond(Frame(encode(Drop(0, dropped)), []), peer)  # with its checks
     if type(message) is Run:
         _forget_number(message, peer)
-    outer, core.serving = core.serving, peer
-    try:
+    with serving(core, peer):
         if type(message) is Start:
             decline(core, message)
         outs = _results(message, peer)
         if core.store.promised:
             outs = [out for out in outs if core.store.may_keep(out, peer.names)]
         core.fail_results(outs, why=TAKEN_BACK)
-    finally:
-        core.serving = outer
     return Frame(encode(NotBegun(message.seq)), [])
 
 

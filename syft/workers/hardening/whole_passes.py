@@ -11,9 +11,10 @@ from syft.workers.labels.crossings import idle, limits_of
 class WholePass(FunctionWrapper):
     """A torch function that runs a backward pass: refuses to leave out what another worker has.
 
-    >>> from syft.workers.labels.crossings import follow, note_entry
+    >>> from syft.workers.labels.crossings import Follower, note_entry
+    >>> class Silent(Follower): came = send = lambda *given: None
     >>> x = torch.ones(2, requires_grad=True); y = torch.ones(2, requires_grad=True)
-    >>> follow(x, "alice"); note_entry(y); grad = WholePass(torch.autograd.grad)
+    >>> Silent("alice").follow(x); note_entry(y); grad = WholePass(torch.autograd.grad)
     >>> grad(x.sum(), x)
     (tensor([1., 1.]),)
     >>> grad((x + y).sum(), y)

@@ -23,7 +23,7 @@ from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, travelling_guard_of
-from syft.workers.labels.walk import Sealed, tensors_of
+from syft.workers.labels.walk import Sealed, recorded_of, tensors_of
 
 
 class SealedCell(Sealed):
@@ -153,8 +153,8 @@ def card_of(stored: Stored) -> tuple[Any, ...]:
     value = unsealed(stored)
     if isinstance(value, Holder):
         return sorted(value.tags), value.description, None, value.card()
-    guard, words = full_guard_of(value), value.__dict__
-    shape = None if guard is not None and guard.shape_hidden else _shape_here(value)
+    guard, words, here = full_guard_of(value), value.__dict__, recorded_of(value)
+    shape = None if here is None or (guard is not None and guard.shape_hidden) else here.shape
     return sorted(words.get("_tags", ())), words.get("_description"), shape
 
 
@@ -164,16 +164,6 @@ def forget_gradient(stored: Stored) -> None:
     >>> x = torch.ones(2, requires_grad=True); x.grad = torch.ones(2); forget_gradient(x); x.grad
     """
     unsealed(stored).grad = None
-
-
-def _shape_here(value: torch.Tensor) -> torch.Size | None:
-    """The shape of a tensor whose data is at this worker; None if it is at another one."""
-    while type(value) is Wrapper and value.child.at_function_level:
-        behind = value.child.tensor_behind()
-        if behind is None:
-            return None
-        value = behind
-    return value.shape
 
 
 def annotate(stored: Stored, tags: Iterable[str], description: str | None) -> None:

@@ -29,26 +29,10 @@ from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.reached_graph import reached_graph
 from syft.workers.labels.walk import recorded_of
 
-_FOLLOWERS: Final = "_gradient_goes_to"
 _FOLLOWED: Final[WeakIdKeyDictionary] = WeakIdKeyDictionary()
 """The leaves of this process whose gradients go to other workers."""
 _ENTRIES: Final[WeakIdKeyDictionary] = WeakIdKeyDictionary()
 """The tensors of this process to which other workers send gradients, or may."""
-
-
-def follow(leaf: torch.Tensor, worker: str) -> None:
-    """Note that a hook on ``leaf`` sends each of its gradients to ``worker``.
-
-    >>> x = torch.ones(2, requires_grad=True); follow(x, "alice"); followers(x)
-    frozenset({'alice'})
-    """
-    leaf.__dict__[_FOLLOWERS] = followers(leaf) | {worker}
-    _FOLLOWED[leaf] = None
-
-
-def unfollow(leaf: torch.Tensor, worker: str) -> None:
-    """Note that no hook sends the gradients of ``leaf`` to ``worker`` any more."""
-    leaf.__dict__[_FOLLOWERS] = followers(leaf) - {worker}
 
 
 def followers(leaf: torch.Tensor) -> frozenset[str]:
@@ -57,8 +41,7 @@ def followers(leaf: torch.Tensor) -> frozenset[str]:
     >>> followers(torch.ones(2))
     frozenset()
     """
-    known: frozenset[str] = leaf.__dict__.get(_FOLLOWERS, frozenset())
-    return known
+    return frozenset(hook.place for hook in hooks_of(leaf))
 
 
 def note_entry(tensor: torch.Tensor) -> None:
@@ -80,15 +63,21 @@ def goes_on(value: Any) -> bool:
 
 
 class Follower(ABC):
-    """A hook that sends the gradients of a leaf to another worker. Abstract."""
+    """A hook that sends each gradient of a leaf to worker ``place``. Abstract."""
 
-    __slots__ = ("kept", "idle")
+    __slots__ = ("place", "kept", "idle")
 
-    def __init__(self) -> None:
+    def __init__(self, place: str) -> None:
+        self.place = place
         self.kept: list[torch.Tensor] | None = None
         """What came during a pass in which the hook is silent."""
         self.idle = False
         """Whether the present pass is limited to inputs, and so goes on nowhere."""
+
+    def follow(self, leaf: torch.Tensor) -> None:
+        """Send each gradient of a leaf from now on."""
+        leaf.register_hook(self)  # type: ignore[no-untyped-call]
+        _FOLLOWED[leaf] = None
 
     @final
     def __call__(self, gradient: torch.Tensor) -> None:

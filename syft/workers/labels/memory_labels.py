@@ -77,7 +77,7 @@ def full_guard_of(value: Any) -> Guard | None:
 
     It is noted on the memory in which a tensor lies, also on that of what a chain wraps, so it is
     that of every other tensor over the same memory.  Only a tensor without memory in this process
-    has the guard itself, and what stands for a view that could not be made (:func:`seal_view`).
+    has the guard itself, and what stands for a view that could not be made.
 
     >>> x = torch.ones(2); protect(x, Guard(frozenset({"ann"})))
     >>> full_guard_of(x[:1]), full_guard_of(x * 1)
@@ -100,18 +100,6 @@ def protect(value: Any, guard: Guard | None) -> None:
     if guard is not None:
         for place in places_of(value):
             note(place, guard=meet_guards(label_of(place).guard, guard))
-
-
-def seal_view(view: torch.Tensor, guard: Guard) -> None:
-    """Seal a tensor alone, and not the memory in which it lies, which can be read: the view that it
-    stands for could not be made.
-
-    >>> x, guard = torch.ones(2), Guard(frozenset(), shape_hidden=True)
-    >>> protect(x, guard); view = x[:0]; seal_view(view, guard.sealed(ValueError("no such view")))
-    >>> full_guard_of(x).error, full_guard_of(view).error
-    (None, ValueError('no such view'))
-    """
-    note(view, guard=guard)
 
 
 def travelling_guard_of(tensor: torch.Tensor | Holder) -> Guard | None:

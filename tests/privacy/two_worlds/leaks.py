@@ -24,6 +24,7 @@ from syft.workers.execution import (
     private_results,
 )
 from syft.workers.execution.moved_memory import Moves
+from syft.workers.execution.public_sizes import PublicSize, public_size
 from syft.workers.handlers.share_runs import SlotGuards
 from syft.workers.labels import memory_labels
 from syft.workers.labels.memory_labels import bare_copy_of, full_guard_of, protect
@@ -70,9 +71,10 @@ def _without_a_leaf(
     return cast(torch.Tensor, conversion(value.masked_fill(everything, 0), *args))
 
 
-def _real_memory(value: Any) -> Any:
+def _real_memory(value: Any, guarded: bool = True) -> PublicSize:
     """Memory as it is, whatever is public of it."""
-    return {storage._cdata: (storage, storage.nbytes()) for storage in storages_of(value)}
+    memory = {storage._cdata: (storage, storage.nbytes()) for storage in storages_of(value)}
+    return public_size(value)._replace(memory=memory)
 
 
 _move_written = foreseen.move_written
@@ -129,7 +131,7 @@ def _nothing(*args: Any) -> None:
 LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "copies": lambda: _with((leaving, "copy_of", _copy_of_what_is_named)),
     "sizes": lambda: _with((charges, "forms_of", lambda *given: [_as_given(*given)])),
-    "memory": lambda: _with((charges, "public_memory", _real_memory)),
+    "memory": lambda: _with((charges, "public_size", _real_memory)),
     "generators": lambda: _with((private_commands, "with_own_streams", _as_given)),
     "streams": lambda: _with(
         (foreseen, "call_drawing", foreseen.calling),

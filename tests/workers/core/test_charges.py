@@ -9,6 +9,7 @@ import torch
 
 from syft.exceptions import LimitExceeded, PermissionDenied
 from syft.ops.table import BY_NAME
+from syft.tensors.fixed.precision import fix_precision
 from syft.workers.core.charges import COUNT, LOOK, SMALL, Charges, is_large
 from syft.workers.core.peer_limits import MAX_INSIDE, Nesting
 from syft.workers.core.peer import Session
@@ -95,6 +96,13 @@ def test_a_large_object_is_looked_at_at_once() -> None:
     scene.store.drop(2, "dropped")
     assert scene.store.charges.flags == 0
     assert is_large("no tensor") and not is_large(torch.ones(SMALL))
+
+
+def test_a_large_tensor_on_a_grid_is_counted_though_nothing_is_private() -> None:
+    """What holds its elements is no tensor on which operations run."""
+    scene = Scene()
+    scene.store.put(1, fix_precision(torch.ones(3 * SMALL)))
+    assert scene.ann.account.bytes == 8 * 3 * SMALL
 
 
 def test_requests_are_looked_at_as_long_as_an_object_is_large() -> None:

@@ -27,7 +27,7 @@ class Noting(Follower):
     """A hook that notes what it would send, and perhaps fails then."""
 
     def __init__(self, fails: bool = False) -> None:
-        super().__init__()
+        super().__init__("alice")
         self.sent: Sent = []
         self.fails = fails
 

@@ -32,7 +32,7 @@ from syft.workers.execution.leaving import (
     may_leave,
 )
 from syft.workers.execution.public_sizes import sizes_at_most
-from syft.workers.labels.crossings import follow, followers
+from syft.workers.labels.crossings import Follower, followers
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, note, protect
 from syft.workers.wire.definitions import Group, InputKind
@@ -409,10 +409,19 @@ def test_an_error_that_is_none_is_refused() -> None:
         received_guard(("ann",), False, Terms((), None, [2, 5]), Limits(), "me")
 
 
+class Silent(Follower):
+    """Sends nothing."""
+
+    def came(self, gradient: torch.Tensor, guard: Guard | None) -> None:
+        """Nothing."""
+
+    send = came
+
+
 def test_several_may_follow_a_leaf() -> None:
     leaf = torch.ones(1, requires_grad=True)
-    follow(leaf, "alice")
-    follow(leaf, "carl")
+    Silent("alice").follow(leaf)
+    Silent("carl").follow(leaf)
     assert followers(leaf) == {"alice", "carl"}
 
 
@@ -428,7 +437,7 @@ def test_a_pass_that_names_tensors_sends_no_gradients(
 ) -> None:
     """Named by place or by name; the arguments in front of them alone name none."""
     followed, other = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
-    follow(followed, "eve")
+    Silent("eve").follow(followed)
     args, guard = ((followed * other).sum(), *before), Guard(frozenset({"ann"}))
 
     def leaves(*more: Any, **named: Any) -> bool:

@@ -14,7 +14,7 @@ from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS, NAMES, OpFlag
 from syft.workers.execution.backward_passes import run_public_pass
 from syft.workers.execution.moved_memory import Moves, NoHoldings
 from syft.workers.execution.private_commands import guard_for, run_guarded
-from syft.workers.execution.public_sizes import note_sizes, public_memory, sizes_at_most
+from syft.workers.execution.public_sizes import note_sizes, public_size, sizes_at_most
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 
@@ -357,7 +357,7 @@ def test_a_bound_of_what_others_share_is_that_of_its_memory() -> None:
     view = base.detach()
     note_sizes(view, (7,), in_own_memory=False)
     guarded("torch.Tensor.resize_as_", view, base)
-    assert sizes_at_most(view) == (7,) and public_memory(view) == public_memory(base)
+    assert sizes_at_most(view) == (7,) and public_size(view).memory == public_size(base).memory
 
 
 def test_a_conversion_asked_for_as_a_type_is_private_in_every_layout() -> None:

@@ -9,6 +9,7 @@ import torch
 
 import syft as sy
 from syft.ops.evaluate import evaluate
+from syft.ops.table import BY_NAME, FLAGS, FRESH
 from syft.workers.execution import private_results as module
 from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.moved_memory import NoHoldings
@@ -17,7 +18,8 @@ from syft.workers.execution.private_results import (
     UNCLEAR,
     common_guard,
 )
-from syft.workers.execution.public_sizes import has_bound
+from syft.workers.execution.public_sizes import public_size
+from syft.workers.handlers import commands
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, label_of, protect
 
@@ -101,7 +103,7 @@ def test_a_result_of_a_private_size_has_the_labels_of_the_general_way(
     assert label_of(quick) == label_of(slow) and label_of(quick).most is not None
     places = quick.untyped_storage(), slow.untyped_storage()
     assert label_of(places[0]) == label_of(places[1]) and full_guard_of(quick) == HIDDEN
-    assert has_bound(quick)
+    assert public_size(quick).bounded
 
 
 def test_a_result_that_is_larger_than_its_bound_takes_the_general_path(
@@ -260,3 +262,22 @@ def test_several_new_tensors() -> None:
     assert len(private_result(several, (z,), ANN)) == 2
     for _ in range(3):
         assert private_result(several, (private(z.clone().conj()),), ANN) is NOTHING
+
+
+def test_what_is_charged_for_a_private_size_is_its_bound(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the op table says of the operation that made it."""
+    op = BY_NAME["torch.masked_select"]
+    flags = [*FLAGS[:op], FLAGS[op] | FRESH, *FLAGS[op + 1 :]]
+    monkeypatch.setattr(commands, "FLAGS", flags)
+    found = []
+    for kept in (0, 10, 10_000):
+        bob = sy.VirtualWorker(hook, id="bob")
+        values = torch.where(torch.arange(10_000) < kept, 1.0, -1.0)
+        x = values.private_tensor(["ann"]).send(bob.as_user("ann"))
+        held = [x[x > 0], torch.masked_select(x, x > 0), torch.nonzero(x > 0)]
+        bills = bob.core.store.charges.bills.values()
+        found.append([(bill.account.objects, bill.account.bytes) for bill in bills])
+        del held
+    assert found[0] == found[1] == found[2] != []

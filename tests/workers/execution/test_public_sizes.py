@@ -7,11 +7,10 @@ import torch
 
 from syft.workers.execution.public_sizes import (
     forms_of,
-    has_bound,
     note_gradient,
     note_received,
     note_sizes,
-    public_memory,
+    public_size,
     sizes_at_most,
 )
 from syft.workers.labels.guards import Guard
@@ -30,8 +29,8 @@ def test_a_bound_that_came_is_one_of_memory_that_is_no_larger(elements: int, bou
     """More memory than the sizes need has another reason, which may be private."""
     x = hidden(torch.zeros(elements)[:3])
     note_received(x, (7,))
-    assert sizes_at_most(x) == (7,) and has_bound(x) is bounded
-    assert [size for _, size in public_memory(x).values()] == [28 if bounded else 4 * elements]
+    assert sizes_at_most(x) == (7,) and public_size(x).bounded is bounded
+    assert public_size(x).bytes == [28 if bounded else 4 * elements]
 
 
 def test_what_shares_memory_has_the_bound_of_that() -> None:
@@ -39,21 +38,19 @@ def test_what_shares_memory_has_the_bound_of_that() -> None:
     view = base[2:4]
     note_sizes(base, (9,))
     note_sizes(view, (4,), in_own_memory=False)
-    assert sizes_at_most(view) == (4,) and public_memory(view) == public_memory(base)
-    assert [size for _, size in public_memory(view).values()] == [36]
+    assert sizes_at_most(view) == (4,) and public_size(view).memory == public_size(base).memory
+    assert public_size(view).bytes == [36]
 
 
 def test_a_gradient_has_the_bound_of_its_leaf() -> None:
     leaf, gradient, public = hidden(torch.zeros(3)), hidden(torch.zeros(3)), torch.zeros(3)
     note_gradient(gradient, leaf)
-    assert not has_bound(gradient), "its leaf has none"
+    assert not public_size(gradient).bounded, "its leaf has none"
     note_sizes(leaf, (7,))
     note_gradient(public, leaf)
     note_gradient(gradient, leaf)
-    assert sizes_at_most(gradient) == (7,) and has_bound(gradient)
-    assert sizes_at_most(public) == (3,) and [
-        size for _, size in public_memory(public).values()
-    ] == [12]
+    assert sizes_at_most(gradient) == (7,) and public_size(gradient).bounded
+    assert sizes_at_most(public) == (3,) and public_size(public).bytes == [12]
 
 
 def test_a_private_number_of_values_has_no_bound_in_memory_that_grows() -> None:
@@ -62,7 +59,7 @@ def test_a_private_number_of_values_has_no_bound_in_memory_that_grows() -> None:
     sparse = torch.eye(3).to_sparse()
     for tensor in (rows, sparse):
         protect(tensor, private)
-    assert not has_bound(rows) and has_bound(sparse)
+    assert not public_size(rows).bounded and public_size(sparse).bounded
 
 
 def test_of_many_tensors_the_extremes_are_tried_together() -> None:
