@@ -28,6 +28,7 @@ from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves
 from syft.ops.outcome import Outcome, Verdict
 from syft.ops.table import (
     BOUNDED,
+    COLUMNS,
     ELEMENTWISE,
     FACTORY,
     GRADIENT,
@@ -246,11 +247,11 @@ class _Command:
     def _check_may_be_seen(self, forecast: Outcome) -> None:
         """Raise what a command comes to that has no complete forecast: what it does would be seen.
 
-        What tells metadata may run.
+        What tells metadata, or sets it, may run.
         """
         if forecast.verdict is Verdict.FAILS:
             raise foreseen_failure(*forecast.failure)
-        if not self.op_flags & METADATA:
+        if not (self.op_flags & METADATA or NUMBERS.get(self.function) in COLUMNS["sets"]):
             raise self._denied(self._refusal(forecast))
 
     def _refusal(self, forecast: Outcome) -> str:
