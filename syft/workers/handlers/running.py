@@ -331,7 +331,8 @@ def _stored(core: WorkerCore, run: Run, results: Sequence[Any], peer: Peer) -> R
     if len(results) != run.flags >> COUNT_SHIFT:
         _check_count(core, run, len(results))  # raises
     if isinstance(results, Partial) and results.failure is not None:
-        return _stored_in_part(core, run, results, results.failure)
+        failure, results.failure = results.failure, None  # its frames keep these results
+        return _stored_in_part(core, run, results, failure)
     if len(results) == 1 and isinstance(results[0], torch.Tensor) and not store.promised:
         store.charges.charge_one(run.out, results[0])
         store.objects[run.out] = results[0]
