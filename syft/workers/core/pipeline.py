@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import torch
@@ -59,6 +59,8 @@ from syft.workers.wire.messages import Done, Failure, Reply, Value
 
 _MOST_DROPPED = 1 << 16
 _NOT_ASKED = Guard(frozenset())
+HERE: Final = ""
+"""Where a value goes that stays: that of a collective operation of one party."""
 
 
 class StoreView:
@@ -237,12 +239,12 @@ class Call(msgspec.Struct, eq=False):
         if not places:
             raise self._undeclared()
         for place in places:
-            if place != here:
+            if place != HERE:
                 check_leaving(guard, place, user, action, here, id)
 
     @property
     def _places(self) -> Sequence[str] | None:
-        """The workers where what the request sends goes; None if that is its user."""
+        """The workers where what the request sends goes, or ``HERE``; None if that is its user."""
         to = DECLARATIONS[type(self.message)].to
         return None if to is None else to(self)
 

@@ -28,7 +28,7 @@ from syft.serde.registry import unpack_at
 from syft.workers.core.access import READS, Access
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import Peer
-from syft.workers.core.pipeline import Call, Declaration, handles
+from syft.workers.core.pipeline import HERE, Call, Declaration, handles
 from syft.workers.core.sent_labels import received_guard
 from syft.workers.core.shares import SharingSession
 from syft.workers.core.state_machine import WorkerCore
@@ -75,7 +75,7 @@ MAX_ROUNDS = 2**20
         makes="outs",
         plain="program, execution, rank",
         leaves="the other parties",
-        to=lambda call: [*map(call.core.place_of, _others(call))] or [call.core.name],
+        to=lambda call: [*map(call.core.place_of, _others(call))] or [HERE],
         answers=(Done, Parked),
         reading=lambda call: _entered(call, call.message, call.peer),
         named=lambda call: _inputs_of(call.message) if call.read[0] else (),

@@ -348,9 +348,7 @@ def _stored_in_part(core: WorkerCore, run: Run, results: Partial, failure: Excep
     """Store what was made although an action failed; the rest is lost, and the reply says why."""
     core.fail_results([out for out, one in enumerate(results, run.out) if one is LOST], failure)
     _store_several(core, run, results)
-    reply = core.failure(run.seq, failure, action=results.action)
-    failure.__traceback__ = None  # its frames hold the results, and these the failure
-    return reply
+    return core.failure(run.seq, failure, action=results.action)
 
 
 def _store_several(core: WorkerCore, run: Run, results: Sequence[Any]) -> None:

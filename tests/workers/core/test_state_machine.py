@@ -33,7 +33,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.wire import messages
-from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles
+from syft.workers.core.pipeline import DECLARATIONS, HERE, Call, Declaration, handles
 from syft.workers.core import state_machine
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer
 from syft.workers.core.descending import MAX_DEPTH, descend
@@ -288,11 +288,12 @@ def test_an_operand_that_is_private_is_nothing_to_a_handler_that_asks_nothing(
 
 @pytest.mark.parametrize("only", ["", "alice", "eve"])
 @pytest.mark.parametrize("private", [True, False])
-@pytest.mark.parametrize("places", [(), ("alice",), ("bob",), ("alice", "eve")])
+@pytest.mark.parametrize("places", [(), ("alice",), ("bob",), (HERE,), ("alice", "eve")])
 def test_a_letter_goes_where_its_request_goes_and_nowhere_else(
     places: Any, private: bool, only: str, core: WorkerCore, monkeypatch: Any
 ) -> None:
-    """Alice is named; bob is where it is.  The controls: what is public goes."""
+    """Alice is named; a worker that is called as this one is, bob, may be another.  The controls:
+    what is public goes."""
 
     def act(call: Call, message: messages.Describe) -> Any:
         guard = guard_of(call.stored(message.id))
@@ -314,7 +315,7 @@ def test_a_letter_goes_where_its_request_goes_and_nowhere_else(
         if isinstance(to, Peer)
         and isinstance(found := messages.decode(frame.header), messages.Failure)
     ] or (None,)
-    goes = not private or places in (("alice",), ("bob",)) and only in ("", *places)
+    goes = not private or places in (("alice",), (HERE,)) and only in ("", *filter(None, places))
     assert (error is None) is goes and len(letters) == 1 + goes
     if error is not None:
         nowhere = not [place for place in places if only in ("", place)]

@@ -303,7 +303,7 @@ def test_channels_and_those_beside_them(caller: RawCaller) -> None:
         assert caller.reply()[0] == channel & ~1, "replies bear the even number"
     caller.say(kind="open", channel=8, source="x", target="carol")
     caller.ask(*SEARCH, channel=8)
-    channel, (code, seq, error) = caller.reply()
+    channel, (code, seq, error, _) = caller.reply()
     assert (channel, code, seq, error[1]) == (8, 34, 1, 130)
 
 
@@ -311,7 +311,7 @@ def test_an_open_with_a_wrong_proof_has_requests_fail(caller: RawCaller) -> None
     caller.greet()
     caller.say(kind="open", channel=4, source="x", target="bob", token="syft_0_0")
     caller.ask(*SEARCH, channel=4)
-    channel, (code, seq, _) = caller.reply()
+    channel, (code, seq, *_) = caller.reply()
     assert (channel, code, seq) == (4, 34, 1)
     caller.ask(*SEARCH)
     assert caller.reply()[1][:2] == [33, 1]
