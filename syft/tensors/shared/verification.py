@@ -309,7 +309,8 @@ fractional digits.
         op, args, kwargs = call
         if op.overloadpacket in _WITHOUT_CONTENTS:
             return run()
-        grid = grid_among(op, (args, kwargs)) if _has_fixed((args, kwargs)) else None
+        fixed = op not in _TAKING_AS_THEY_ARE and _has_fixed((args, kwargs))
+        grid = grid_among(op, (args, kwargs)) if fixed else None
         given = replace((args, kwargs), lambda value: self._in_clear(op, value, grid))
         seen = SeenCall(op, given, row, place_of_user())
         before = self.count
@@ -425,6 +426,9 @@ def _public(value: torch.Tensor, grid: Grid | None) -> torch.Tensor:
 
 
 _WITHOUT_CONTENTS = (aten.empty_like, aten.new_empty, aten.new_empty_strided)
+_TAKING_AS_THEY_ARE = (aten.mul.Tensor, aten.mul_.Tensor, aten.div.Tensor, aten.div_.Tensor)
+"""Operations that do not round public operands to the grid."""
+
 _COMPARISONS = (aten.gt, aten.ge, aten.lt, aten.le, aten.eq, aten.ne)
 
 

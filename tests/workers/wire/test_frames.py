@@ -96,6 +96,7 @@ REPLIES: dict[str, Message] = {
     "done": Done(7),
     "value": Value(7, (2, 1, 2.5, (0, 5))),
     "failure": Failure(7, (29, 3, ("wrong",), None, ())),
+    "failure_of_an_action": Failure(7, (29, 3, ("wrong",), None, ()), 2),
     "parked": Parked(7, (5, 2**62), True),
     "skipped": Skipped(7),
     "forgotten": Forgotten(),
