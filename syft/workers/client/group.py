@@ -54,6 +54,9 @@ _encode = msgspec.msgpack.encode
 _GRADIENT = BY_NAME["torch.Tensor.grad.__get__"]
 _GRADIENT_KIND = BY_NAME["syft.ops.control.gradient_kind"]
 
+_HOLD_DEPTH = 5
+"""How many frames above :meth:`MessageGroup.hold` are syft's for sure: nobody looks at them."""
+
 NOT_HELD = object()
 """What a group answers when a command has to go by itself, now that everything held has gone."""
 
@@ -144,6 +147,7 @@ class Batch:
         kwargs: dict[str, Any],
         flags: int,
         made: Returns | None,
+        where: Place,
     ) -> None:
         """Add an action that returns what ``made`` says; None if it makes no tensor."""
         mode = None if flags == self.flags else Mode(grad=bool(flags & GRAD_MODE))
@@ -154,7 +158,7 @@ class Batch:
         slots = tuple(self._result() if here else None for here in present)
         out = (slots if contained else slots[0]) if slots else None
         self.actions.append((op, args, kwargs, out, mode))
-        self.lines.append(place_of_user(2))
+        self.lines.append(where)
 
     def _result(self) -> Slot:
         """A slot for the next result."""
@@ -325,7 +329,7 @@ class MessageGroup:
             self.flush()
             return NOT_HELD
         first = len(batch.results)
-        batch.add(op, tuple(packed), named, mode[0], made)
+        batch.add(op, tuple(packed), named, mode[0], made, place_of_user(_HOLD_DEPTH))
         return Held(self._pointer(batch, index) for index in range(first, len(batch.results)))
 
     def hold_value(self, value: Any, mode: tuple[int, Any]) -> int | None:
@@ -344,11 +348,11 @@ class MessageGroup:
         What is held goes along in the same message.
         """
         batch = self._fitting(mode)
-        first = len(batch.results)
+        first, where = len(batch.results), place_of_user()
         for id in ids:
             leaf = batch.object(id)
-            batch.add(_GRADIENT_KIND, (leaf,), {}, mode[0], ONE_TENSOR)
-            batch.add(_GRADIENT, (leaf,), {}, mode[0], ONE_TENSOR)
+            batch.add(_GRADIENT_KIND, (leaf,), {}, mode[0], ONE_TENSOR, where)
+            batch.add(_GRADIENT, (leaf,), {}, mode[0], ONE_TENSOR, where)
         self._batch = None
         values = self._alone(batch, answered=True)
         for value in values[:first]:  # to each of these there is a pointer, or there was one
