@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from syft import tour
+from syft.ids import new_id
 from tests.test_project import ROOT
 
 STOPS = ["plain", "send", "add", "get", "plan", "private", "refused", "shares"]
@@ -79,3 +82,16 @@ def test_a_long_name_has_a_line_of_its_own() -> None:
     assert [len(line) for line in short[:1]] == [100] and "private_result  " in short[0]
     deep = tour._shown(tour.Seen(place, 30, 1_000_000), 123_456)
     assert deep[0].endswith("(123456 times)") and deep[1].strip().startswith("syft/workers")
+
+
+def test_calls_are_counted_by_the_functions_around_them() -> None:
+    """As the interpreter tells them: what measures lines does not see what it calls for that."""
+    calls = tour.LiveCalls({"ids.py:new_id": "An id is drawn."})
+    inside: Any = SimpleNamespace(f_code=new_id.__code__)
+    outside: Any = SimpleNamespace(f_code=test_it_has_its_stops.__code__)
+    told = [("call", outside), ("call", inside), ("c_call", inside), ("call", inside)]
+    told += [("return", inside), ("return", inside), ("call", inside)]
+    for event, frame in told:
+        calls._note(frame, event, None)
+    assert [(seen.place, seen.depth) for seen in calls.seen] == [("ids.py:new_id", 0)]
+    assert calls.times == {"ids.py:new_id": 3} and calls.functions == 1

@@ -415,3 +415,13 @@ def test_whoever_looks_may_end_a_program_that_would_go_on() -> None:
     lowered = Lowered(Program(1, (double,), (Slot(1),)), _Failing(0).functions, goes_on=True)
     with pytest.raises(ArithmeticError):
         lowered.run_with([torch.ones(1)], _plainly, bool)
+
+
+def test_whoever_looks_may_end_a_program_that_has_gone_on() -> None:
+    fails = act("add", Slot(0), Slot(1), out=Slot(2))
+    program = Program(2, (fails, fails), (Slot(2),))
+    answers = iter((True, False))
+    with pytest.raises(RuntimeError, match="must match"):
+        lowered = Lowered(program, goes_on=True)
+        lowered.run_with([torch.ones(2), torch.ones(3)], _plainly, lambda: next(answers))
+    assert next(answers, None) is None, "it was asked about both"

@@ -127,7 +127,11 @@ def pictures(share):
 def functions(share):
     x, y = share(torch.randn(3, 4)), share(torch.rand(3, 4) + 0.5)
     made = [F.gelu(x) + x.sigmoid() * F.elu(x) + (x > y) * x, torch.where(x > 0.1, x, y).max(1)]
-    made += [x / (torch.rand(3, 4) + 0.5), (x + 0).mul_(torch.randn(3, 4) * 1e-5)]
+    made += [
+        x + torch.randn(3, 4),
+        x / (torch.rand(3, 4) + 0.5),
+        (x + 0).mul_(torch.randn(3, 4) * 1e-5),
+    ]
     made += [x * torch.randn(3, 4), x * 2.7, x / 3, x * 10**9, F.layer_norm(x, (4,))]
     made += [x.masked_fill(torch.rand(3, 4) > 0.5, float("-inf")).softmax(1), x.argmax(1)]
     made += [F.cosine_similarity(x, y), x.view(2, 6).cumsum(0), torch.empty_like(x)]
