@@ -337,3 +337,14 @@ def test_a_scheduler_inside_is_refused_where_torch_is_not_hooked() -> None:
     with pytest.raises(CannotRecord, match="a step of StepLR"):
         sy.func2plan()(step).build(X)
     assert scheduler.last_epoch == 0 and scheduler._step_count == 1
+
+
+def test_what_stands_in_a_module_of_the_users_is_watched() -> None:
+    """Of a library it is not, which is the control."""
+    mine, library = types.ModuleType("mine"), types.ModuleType("theirs")
+    mine.__file__, library.__file__ = "/home/ann/mine.py", torch.__file__
+    for module in (mine, library):
+        vars(module)["RATE"] = 3.0
+        reads = Surroundings(lambda x, module=module: x * module.RATE, (module,))
+        found = [(fact.key, fact.value) for fact in reads.facts if fact.key == "RATE"]
+        assert found == ([("RATE", 3.0)] if module is mine else [])

@@ -372,3 +372,12 @@ def test_what_has_a_private_size_without_a_bound_is_not_charged(
     for id, admitted in enumerate((("ann", None), (None, "desk")), 2):
         user[0] = admitted
         charges.charge({id: hidden})
+
+
+def test_whoever_has_more_bytes_than_allowed_is_told_how_many() -> None:
+    ann = Account()
+    charges = Charges("bob", {}, PeerLimits(bytes=100), lambda: ann)
+    charges.check_bytes()
+    ann.bytes = 150
+    with pytest.raises(LimitExceeded, match="bytes is 100, .*150"):
+        charges.check_bytes()
