@@ -170,6 +170,7 @@ class LiveCalls:
         self._sentences = sentences
         self._codes: dict[CodeType, str] = {}
         self._open: list[bool] = []
+        self._outer: Any = None
 
     @property
     def functions(self) -> int:
@@ -200,11 +201,12 @@ class LiveCalls:
         self._open.append(known)
 
     def __enter__(self) -> LiveCalls:
+        self._outer = sys.getprofile()
         sys.setprofile(self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
+        sys.setprofile(self._outer)
 
 
 def _shown(seen: Seen, times: int) -> list[str]:

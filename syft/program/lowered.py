@@ -51,6 +51,9 @@ def always() -> bool:
     return True
 
 
+_MOST_NAMED: Final = 8
+"""The most actions that an error names which have failed after the one that raised it."""
+
 LOST: Final = object()
 """What stands among outputs for one that was not made, since an action failed."""
 
@@ -247,8 +250,9 @@ class Lowered:
     ) -> Partial:
         """Run what follows an action that failed, as far as it does not depend on it.
 
-        An action that fails after it is named in a note of the first error.
+        The first that fail after it are named in notes of its error, and the others counted.
         """
+        others = 0
         lost = {slot.index for slot in slots_in(self.program.actions[failed].out)}
         for index, action in enumerate(self.program.actions[failed + 1 :], failed + 1):
             made = {slot.index for slot in slots_in(action.out)}
@@ -261,7 +265,11 @@ class Lowered:
                 if not may_go_on():
                     raise
                 lost |= made
-                error.add_note(f"Action {index}, {action.name}, failed by itself: {other!r}.")
+                others += 1
+                if others <= _MOST_NAMED:
+                    error.add_note(f"Action {index}, {action.name}, failed by itself: {other!r}.")
+        if others > _MOST_NAMED:
+            error.add_note(f"So did {others - _MOST_NAMED} more.")
         slots.update(dict.fromkeys(lost, LOST))
         return Partial.of(fill_slots(self.program.outputs, slots), failed, error)
 

@@ -210,6 +210,21 @@ class Attacks(dict[str, Attack]):
         assert one == again, "what is observed does not follow from the secret alone"
 
 
+def tests_of(attacks: Attacks) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The two tests of a table, at each place: of what is private nothing is learned; and its
+    control, that the same attack learns what is public."""
+
+    @pytest.mark.parametrize("name", attacks)
+    def test_nothing_is_learned(name: str, place: dict[str, Any]) -> None:
+        attacks.check(name, **place)
+
+    @pytest.mark.parametrize("name", attacks)
+    def test_something_is_learned(name: str, place: dict[str, Any]) -> None:
+        attacks.check_reaches(name, **place)
+
+    return test_nothing_is_learned, test_something_is_learned
+
+
 def observed(attack: Attack, number: int, private: bool, **settings: Any) -> list[str]:
     """All that the stranger observes of an attack in one world."""
     torch.manual_seed(7)

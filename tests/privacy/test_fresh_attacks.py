@@ -12,14 +12,13 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch.nn import functional as F
 from torch.nn.utils import rnn
 from torch.utils.checkpoint import checkpoint
 
 import syft as sy
-from tests.privacy.fresh_world import INDICES, SINGULAR, Attacks, World
+from tests.privacy.fresh_world import INDICES, SINGULAR, Attacks, World, tests_of
 
 ATTACKS = Attacks()
 
@@ -445,11 +444,4 @@ def quantization(w: World) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_nothing_is_learned_of_what_is_private(name: str, place: dict[str, Any]) -> None:
-    ATTACKS.check(name, **place)
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_what_is_public_is_learned(name: str, place: dict[str, Any]) -> None:
-    ATTACKS.check_reaches(name, **place)
+test_nothing_is_learned_of_what_is_private, test_what_is_public_is_learned = tests_of(ATTACKS)

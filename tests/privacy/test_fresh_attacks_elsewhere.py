@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import syft as sy
 from syft.workers.core.peer_limits import PeerLimits
-from tests.privacy.fresh_world import INDICES, ONE, OTHER, SINGULAR, Attacks, World
+from tests.privacy.fresh_world import INDICES, ONE, OTHER, SINGULAR, Attacks, World, tests_of
 
 ATTACKS = Attacks()
 
@@ -712,11 +712,4 @@ def test_limits_tell_public_sizes(name: str) -> None:
     LIMITED.check_reaches(name, limits=LIMITS[-1])
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_nothing_is_learned_of_what_is_private(name: str, place: dict[str, Any]) -> None:
-    ATTACKS.check(name, **place)
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_what_is_public_is_learned(name: str, place: dict[str, Any]) -> None:
-    ATTACKS.check_reaches(name, **place)
+test_nothing_is_learned_of_what_is_private, test_what_is_public_is_learned = tests_of(ATTACKS)

@@ -10,11 +10,10 @@ import io
 import pickle
 from typing import Any
 
-import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.privacy.fresh_world import INDICES, Attacks, World
+from tests.privacy.fresh_world import INDICES, Attacks, World, tests_of
 
 ATTACKS = Attacks()
 
@@ -544,11 +543,4 @@ def texts_of_a_pointer(w: World) -> Any:
     return texts(x), texts(chosen), texts(x.max()), texts(x.sum() > 3)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_nothing_is_learned_of_what_is_private(name: str, place: dict[str, Any]) -> None:
-    ATTACKS.check(name, **place)
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_what_is_public_is_learned(name: str, place: dict[str, Any]) -> None:
-    ATTACKS.check_reaches(name, **place)
+test_nothing_is_learned_of_what_is_private, test_what_is_public_is_learned = tests_of(ATTACKS)

@@ -404,6 +404,17 @@ def _plainly(action: Action, function: Any, args: Any, kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+def test_an_error_names_some_of_the_actions_that_fail_after_it_and_counts_the_others() -> None:
+    fails = [act("add", Slot(0), Slot(1), out=Slot(2 + index)) for index in range(50)]
+    program = Program(2, tuple(fails), tuple(action.out for action in fails))
+    result = Lowered(program, goes_on=True).run([torch.ones(2), torch.ones(3)])
+    assert set(result) == {LOST}
+    notes = result.failure.__notes__
+    assert notes[0] == "In action 0, torch.add." and len(notes) == 10
+    assert notes[1].startswith("Action 1, torch.add, failed by itself: RuntimeError(")
+    assert notes[-1] == "So did 41 more."
+
+
 def test_a_program_ends_with_a_failure_unless_it_is_to_go_on() -> None:
     with pytest.raises(ArithmeticError):
         double = act("add", Slot(0), Slot(0), out=Slot(1))

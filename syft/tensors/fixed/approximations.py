@@ -117,8 +117,8 @@ def inverse(ring: Ring, m: Any) -> Any:
     return w
 
 
-LARGEST_FACTOR = 2.0**60
-"""From here on the weights of a private quotient have no place in 64 bits."""
+_TOO_LARGE = 2.0**60
+"""A public factor from which on the weights of a private quotient have no place in 64 bits."""
 
 
 def quotient(ring: Ring, a: Any, b: Any, factor: float, places: range) -> Any:
@@ -153,8 +153,8 @@ def divide(ring: Ring, a: Any, b: Any, factor: float, unit: int) -> Any:
     private one of zero gives 0: nobody may see that it is zero.  See :func:`quotient`.
     """
     if is_ring(b):
-        if not abs(factor) < LARGEST_FACTOR:
-            most = f"{LARGEST_FACTOR / unit:.4g}"
+        if not abs(factor) < _TOO_LARGE:
+            most = f"{_TOO_LARGE / unit:.4g}"
             raise EncodingError(
                 f"a factor of {factor / unit}", f"-{most} to {most}", "scale the data down"
             )

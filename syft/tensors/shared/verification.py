@@ -309,8 +309,8 @@ fractional digits.
         op, args, kwargs = call
         if op.overloadpacket in _WITHOUT_CONTENTS:
             return run()
-        fixed = op not in _TAKING_AS_THEY_ARE and _has_fixed((args, kwargs))
-        grid = grid_among(op, (args, kwargs)) if fixed else None
+        rounds = op not in _TAKING_AS_THEY_ARE and _has_fixed((args, kwargs))
+        grid = grid_among(op, (args, kwargs)) if rounds else None
         given = replace((args, kwargs), lambda value: self._in_clear(op, value, grid))
         seen = SeenCall(op, given, row, place_of_user())
         before = self.count

@@ -57,7 +57,7 @@ class TagIndex:
     def __init__(self, objects: dict[int, Any]) -> None:
         self._objects = objects
         self.noted: dict[int, frozenset[str]] = {}
-        """What finds each object that something finds besides its id."""
+        """The words by which an object is found, by its id; only of those that have any."""
         self._ids: dict[str, dict[int, None]] = {}
         self.watched = False
         """Whether an operation may return an object that is tagged: one may have come."""

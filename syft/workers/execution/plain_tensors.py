@@ -57,10 +57,11 @@ def reaching(tensor: torch.Tensor, reached: Iterable[torch.Tensor]) -> torch.Ten
 class _Reaching(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, *reached: torch.Tensor) -> torch.Tensor:
-        ctx.gradients = [torch.zeros_like(each) for each in reached]
+        ctx.reached = [(each.shape, each.dtype, each.device) for each in reached]
         ctx.mark_dirty(tensor)
         return tensor
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return None, *ctx.gradients
+        zeros = (torch.zeros(shape, dtype=dtype, device=at) for shape, dtype, at in ctx.reached)
+        return None, *zeros
