@@ -82,7 +82,7 @@ class ObjectStore:
         "given_up",
         "tags",
         "charges",
-        "_bills",
+        "_charged",
         "_gone",
         "_gone_before",
         "_graphs",
@@ -101,7 +101,7 @@ class ObjectStore:
         self.objects: dict[int, Any] = {}
         self.charges = Charges(worker, self.objects, limits, payer, reader)
         """What each caller has here."""
-        self._bills = self.charges.bills
+        self._charged = self.charges.charged
         self.tags = TagIndex(self.objects)
         """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
@@ -306,7 +306,7 @@ class ObjectStore:
         (False, True)
         """
         del self.objects[id]
-        if id in self._bills or self.charges.flags:
+        if id in self._charged or self.charges.flags:
             self.charges.release((id,))
         if id in self.tags.noted:
             self.tags.forget((id,))
@@ -383,15 +383,15 @@ class ObjectStore:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
                 self._gone[id] = reason  # not a local name: what is dropped may drop others
-        if self._bills or self.tags.noted:
+        if self._charged or self.tags.noted:
             self._forget_all(ids)
         if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
     def _forget_all(self, ids: Iterable[int]) -> None:
-        objects, bills, tags = self.objects, self._bills, self.tags
-        if not bills.keys().isdisjoint(ids):
-            self.charges.release([id for id in ids if id in bills and id not in objects])
+        objects, charged, tags = self.objects, self._charged, self.tags
+        if not charged.keys().isdisjoint(ids):
+            self.charges.release([id for id in ids if id in charged and id not in objects])
         if not tags.noted.keys().isdisjoint(ids):
             tags.forget(filterfalse(objects.__contains__, ids))
 

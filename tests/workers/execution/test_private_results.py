@@ -277,7 +277,7 @@ def test_what_is_charged_for_a_private_size_is_its_bound(
         values = torch.where(torch.arange(10_000) < kept, 1.0, -1.0)
         x = values.private_tensor(["ann"]).send(bob.as_user("ann"))
         held = [x[x > 0], torch.masked_select(x, x > 0), torch.nonzero(x > 0)]
-        bills = bob.core.store.charges.bills.values()
-        found.append([(bill.account.objects, bill.account.bytes) for bill in bills])
+        charged = bob.core.store.charges.charged.values()
+        found.append([(charge.account.objects, charge.account.bytes) for charge in charged])
         del held
     assert found[0] == found[1] == found[2] != []
