@@ -136,7 +136,7 @@ def test_what_a_write_changes_besides_values() -> None:
     assert of(torch.Tensor.mul_, x, 2).changed == ()
 
 
-def test_random_numbers_are_foreseen() -> None:
+def test_random_numbers_are_predicted() -> None:
     x = torch.ones(3)
     assert of(torch.bernoulli, x).draws and of(torch.Tensor.normal_, x).draws
     assert not of(torch.dropout, x, 0.5, False).draws and of(torch.dropout, x, 0.5, True).draws

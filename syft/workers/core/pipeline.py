@@ -89,7 +89,7 @@ class StoreView:
 def _object_itself(
     core: WorkerCore, held: HeldInputs | None, id: int, depth: int = 0, sharing: str = ""
 ) -> Any:
-    """The object of an id itself, for what runs as it was foreseen; see :class:`StoreView`."""
+    """The object of an id itself, for what runs as it was predicted; see :class:`StoreView`."""
     value = held[id] if held and id in held else core.store.open(id)
     if isinstance(value, Confined):
         peer = core.serving
@@ -173,7 +173,7 @@ class Call(msgspec.Struct, eq=False):
         return Unpacker(frame.buffers, limits, operands, owns_buffers=frame.exclusive)
 
     def run(self, function: Callable[..., Any], flags: int, id: int) -> Any:
-        """What an operation makes of an object, as it was foreseen, and as private as that."""
+        """What an operation makes of an object, as it was predicted, and as private as that."""
         core, value = self.core, _object_itself(self.core, self.held, id)
         guard = full_guard_of(value) if core.store.charges.guarded else None
         return run_as_private(

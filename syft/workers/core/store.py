@@ -179,7 +179,7 @@ class ObjectStore:
         return sealed(value) if self.charges.guarded else value
 
     def open(self, id: int) -> Any:
-        """The object, for what runs as it was foreseen; raises as :meth:`read` does."""
+        """The object, for what runs as it was predicted; raises as :meth:`read` does."""
         try:
             return self.objects[id]
         except KeyError:

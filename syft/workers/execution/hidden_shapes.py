@@ -11,12 +11,11 @@ all.
 
 What is forecast follows from public forms alone, so a wrong forecast tells nothing.  A result that
 is not as forecast is a failure that follows from values, and is sealed
-(:mod:`syft.workers.execution.foreseen`).  So a command need not run for all sizes: those for which
-it does not are sealed.  It has to run for two of the larger ones, or where all private sizes are 1,
-which torch extends.  A command that only runs for some sizes (``x[x > 0].view(2, 3)``) has no
-forecast, and is refused for those who may not know the sizes, and so is one of which the number of
-results follows from them (``split``).
-"""
+(:mod:`syft.workers.execution.predicted_run`).  So a command need not run for all sizes: those for
+which it does not are sealed.  It has to run for two of the larger ones, or where all private sizes
+are 1, which torch extends.  A command that only runs for some sizes (``x[x > 0].view(2, 3)``) has
+no forecast, and is refused for those who may not know the sizes, and so is one of which the number
+of results follows from them (``split``)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Everything computed from a private value gets the guard of that value: results, gradients, and all
 tensors that the command wrote.  A command of somebody who may not see the values does what its
-forecast says (:mod:`syft.workers.execution.foreseen`), or is refused.  A backward pass has rules of
-its own (:mod:`syft.workers.execution.backward_passes`).
+forecast says (:mod:`syft.workers.execution.predicted_run`), or is refused.  A backward pass has
+rules of its own (:mod:`syft.workers.execution.backward_passes`).
 
 Where there is no forecast (layouts other than strided, chains), a command runs for those who may
 see the values.  What it may write, by its flags in the op table, is moved to private memory first,
@@ -42,14 +42,14 @@ from syft.ops.table import (
     ops_where,
 )
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.foreseen import (
+from syft.workers.execution.predicted_run import (
     apart_from_lower,
     call_drawing,
     calling,
-    run_foreseen,
+    run_predicted,
     with_own_streams,
 )
-from syft.workers.execution.foreseen_failures import (
+from syft.workers.execution.predicted_failures import (
     CHAIN,
     NO_BOUND,
     OTHER_LAYOUT,
@@ -58,7 +58,7 @@ from syft.workers.execution.foreseen_failures import (
     SPLIT_SIZES,
     UNTOLD,
     UNTOLD_SIZES,
-    foreseen_failure,
+    predicted_failure,
     refusal,
 )
 from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast, is_bounded
@@ -159,7 +159,7 @@ class _Command:
         forecast, command = self._in_its_form(self._forecast())
         try:
             if forecast.is_complete and (self._is_admitted or is_bounded(forecast)):
-                return command._run_foreseen(forecast, holdings)
+                return command._run_predicted(forecast, holdings)
             if self._is_admitted:
                 self.guard.check_open()
                 return self._moved(holdings)._run_and_see()
@@ -197,11 +197,11 @@ class _Command:
                 return formed, changed(self, function=form.run or self.function)
         return forecast, self
 
-    def _run_foreseen(self, forecast: Outcome, holdings: Holdings) -> Any:
+    def _run_predicted(self, forecast: Outcome, holdings: Holdings) -> Any:
         hidden = forecast.verdict is Verdict.RESIZES
         guard = changed(self.guard, shape_hidden=True) if hidden else self.guard
         call = self.function, self.args, self.kwargs
-        return run_foreseen(*call, forecast, guard, holdings, self._is_admitted, self.decided)
+        return run_predicted(*call, forecast, guard, holdings, self._is_admitted, self.decided)
 
     def _moved(self, holdings: Holdings) -> _Command:
         """The same command after what it may write was moved."""
@@ -250,7 +250,7 @@ class _Command:
         What tells metadata, or sets it, may run.
         """
         if forecast.verdict is Verdict.FAILS:
-            raise foreseen_failure(*forecast.failure)
+            raise predicted_failure(*forecast.failure)
         if not (self.op_flags & METADATA or NUMBERS.get(self.function) in COLUMNS["sets"]):
             raise self._denied(self._refusal(forecast))
 
@@ -359,7 +359,7 @@ def _of_zeros(
         everything = torch.ones(value.shape, dtype=torch.bool, device=value.device)
         return conversion(value.masked_fill(everything, 0), *args)
     except Exception as error:
-        error.__dict__["foreseen"] = True
+        error.__dict__["predicted"] = True
         raise
 
 

@@ -26,7 +26,7 @@ from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, every_tensor
 from syft.ops.outcome import Given, Made, Outcome, Verdict
 from syft.ops.table import FLOATS_COMPUTE, NUMBERS, functions_with, ops_where
 from syft.torch_private import any_autocast_enabled
-from syft.workers.execution.foreseen import has_shape
+from syft.workers.execution.predicted_run import has_shape
 from syft.workers.execution.public_sizes import extent_within
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import BLANK, LABEL, Label, full_guard_of

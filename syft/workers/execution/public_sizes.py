@@ -8,8 +8,8 @@ as many columns as ``x``.  So the *public form* of a tensor has for each dimensi
 bound.  It is noted on the tensor, and the bytes at most on its memory, beside the guard, when a
 command makes it.  It follows from the forecast of the command, and
 a result that exceeds it is a failure that follows from values
-(:mod:`syft.workers.execution.foreseen`).  So memory is never more than what is charged for it, and
-may be less.
+(:mod:`syft.workers.execution.predicted_run`).  So memory is never more than what is charged for it,
+and may be less.
 
 A tensor of private shape that has no bound (one that a user who may see the values has made with a
 number from them) has its real size for those who may read it, and none for others: their commands

@@ -52,7 +52,7 @@ from syft.workers.core.pipeline import Call, Declaration, handles, run_as_privat
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
-from syft.workers.execution.foreseen_failures import is_foreseen
+from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.public_facts import in_public_form, is_answer
@@ -376,7 +376,7 @@ def _run(
         if guard is None:
             raise
         core.fail_results(_ids_of_results(command))
-        hidden = not (guard.admits(user) or is_foreseen(error))
+        hidden = not (guard.admits(user) or is_predicted(error))
         return core.failure(command.seq, error, hidden=hidden)
 
 

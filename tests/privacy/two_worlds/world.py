@@ -38,7 +38,7 @@ from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
-from syft.workers.execution import foreseen
+from syft.workers.execution import predicted_run
 from syft.workers.shells.connection_table import CallerLine
 from syft.workers.shells.virtual import VirtualWorker
 from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
@@ -261,7 +261,7 @@ def fixed() -> Iterator[None]:
     state, pool, level = torch.get_rng_state(), ids._pool, logging.getLogger("syft").level
     nested_sizes = _NESTED._tensor_id_counter
     collecting = gc.isenabled()
-    patched = cast(Any, (mask_stream, foreseen))
+    patched = cast(Any, (mask_stream, predicted_run))
     secrets = [module.secrets for module in patched]
     for module in patched:
         module.secrets = DRAWN

@@ -11,7 +11,7 @@ import syft as sy
 from syft.ops.evaluate import evaluate
 from syft.ops.table import BY_NAME, FLAGS, FRESH
 from syft.workers.execution import private_results as module
-from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.predicted_run import run_predicted
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.private_results import (
     NOTHING,
@@ -96,7 +96,7 @@ def test_a_result_of_a_private_size_has_the_labels_of_the_general_way(
     args = (x * 1, rows) if function is not torch.nonzero else (rows,)
     private(args[0])
     quick = private_result(function, args, ANN)
-    slow = run_foreseen(
+    slow = run_predicted(
         function, args, {}, evaluate(function, args, {}), HIDDEN, NoHoldings(), True
     )
     assert quick is not NOTHING and quick.equal(slow) and quick.equal(function(*args))

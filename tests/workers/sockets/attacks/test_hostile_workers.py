@@ -97,7 +97,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_PATIENCE", 0.2)
 
 
-def is_foreseen(error: Exception, connecting: bool) -> bool:
+def is_predicted(error: Exception, connecting: bool) -> bool:
     """Whether an error is one that a program must expect: of this library, one that the worker has
     raised, or what the program does with a value that is another than it thought."""
     if isinstance(error, SyftError) or (connecting and isinstance(error, OSError)):
@@ -112,7 +112,7 @@ def attempt(act: Callable[[], Any], seed: int, deeds: list[str], connecting: boo
     try:
         return act()
     except Exception as error:
-        assert is_foreseen(error, connecting), (seed, deeds, traceback.format_exception(error))
+        assert is_predicted(error, connecting), (seed, deeds, traceback.format_exception(error))
         return type(error)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from syft.ops.evaluate import _look, evaluate
 from syft.ops.outcome import Made, Outcome, Verdict
-from syft.workers.execution.foreseen import run_foreseen
+from syft.workers.execution.predicted_run import run_predicted
 from syft.workers.execution.hidden_shapes import hidden_forecast
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.public_sizes import note_sizes
@@ -27,7 +27,7 @@ def private(tensor: torch.Tensor) -> torch.Tensor:
 def run(function: Any, *args: Any, like: Any = None, guard: Guard = ANN, **kwargs: Any) -> Any:
     """Run a call by its forecast, or by that of ``like``."""
     forecast = evaluate(like or function, args, kwargs)
-    return run_foreseen(function, args, kwargs, forecast, guard, NoHoldings())
+    return run_predicted(function, args, kwargs, forecast, guard, NoHoldings())
 
 
 def error_of(tensor: torch.Tensor) -> Exception | None:
@@ -90,7 +90,7 @@ def test_a_view_that_follows_from_values_is_a_private_copy() -> None:
     public, secret = torch.arange(3.0), private(torch.tensor(2))
     made = Made((1,), (1,), torch.float32, public.device, False, (), 0, 12, (1,))
     forecast = Outcome(Verdict.RUNS, made)
-    result = run_foreseen(picked, (public, secret), {}, forecast, ANN, NoHoldings())
+    result = run_predicted(picked, (public, secret), {}, forecast, ANN, NoHoldings())
     assert result.tolist() == [2] and error_of(result) is None and full_guard_of(public) is None
 
 
@@ -159,19 +159,19 @@ def test_several_results_fail_together() -> None:
         lambda x, dim: 3,
     ],
 )
-def test_a_result_that_was_not_foreseen_is_none(wrong: Any) -> None:
+def test_a_result_that_was_not_predicted_is_none(wrong: Any) -> None:
     result = run(wrong, private(torch.ones(2, 3)), 1, like=torch.sum)
-    assert result.tolist() == [0, 0] and type(error_of(result)).__name__ == "Unforeseen"
+    assert result.tolist() == [0, 0] and type(error_of(result)).__name__ == "Unpredicted"
 
 
-def test_an_input_or_none_that_was_not_foreseen() -> None:
+def test_an_input_or_none_that_was_not_predicted() -> None:
     x = private(torch.ones(2))
     result = run(lambda x: x.clone(), x, like=lambda x: x.requires_grad_(False))
-    assert result is x and type(error_of(x)).__name__ == "Unforeseen"
+    assert result is x and type(error_of(x)).__name__ == "Unpredicted"
     assert run(lambda x: x, private(torch.ones(2)), like=lambda x: None) is None
 
 
-def test_results_are_laid_out_as_foreseen() -> None:
+def test_results_are_laid_out_as_predicted() -> None:
     x = private(torch.arange(6.0).view(2, 3))
     result = run(lambda x: (x + 1).t().contiguous().t(), x, like=lambda x: x + 1)
     assert result.stride() == (3, 1) and result.tolist() == [[1, 2, 3], [4, 5, 6]]
@@ -215,10 +215,10 @@ def test_what_would_have_got_another_shape_gets_it() -> None:
     assert leaf.requires_grad and leaf.is_leaf
 
 
-def test_a_write_that_was_not_foreseen_is_a_failure() -> None:
+def test_a_write_that_was_not_predicted_is_a_failure() -> None:
     target = private(torch.ones(2, 3))
     run(lambda x: x, target, like=torch.Tensor.t_)
-    assert target.shape == (3, 2) and type(error_of(target)).__name__ == "Unforeseen"
+    assert target.shape == (3, 2) and type(error_of(target)).__name__ == "Unpredicted"
 
 
 def test_what_is_written_with_a_hidden_shape_gets_its_number_of_dimensions() -> None:
@@ -232,11 +232,11 @@ def test_what_is_written_with_a_hidden_shape_gets_its_number_of_dimensions() -> 
     def add(x: torch.Tensor, one: int, out: torch.Tensor) -> torch.Tensor:
         raise ValueError
 
-    result = run_foreseen(add, *call, forecast, hidden, NoHoldings())
+    result = run_predicted(add, *call, forecast, hidden, NoHoldings())
     assert result is out and out.ndim == 1 and type(error_of(out)) is ValueError
 
 
-def test_a_copy_where_a_view_was_foreseen_is_no_result() -> None:
+def test_a_copy_where_a_view_was_predicted_is_no_result() -> None:
     hidden, guard = torch.ones(3), Guard(frozenset({"ann"}), shape_hidden=True)
     protect(hidden, guard)
     note_sizes(hidden, (7,))
@@ -245,6 +245,6 @@ def test_a_copy_where_a_view_was_foreseen_is_no_result() -> None:
     def copied(x: torch.Tensor, dim: int) -> torch.Tensor:
         return x.unsqueeze(dim).clone()
 
-    found = run_foreseen(copied, [hidden, 0], {}, forecast, guard, NoHoldings())
+    found = run_predicted(copied, [hidden, 0], {}, forecast, guard, NoHoldings())
     assert "in memory of its own instead of a view" in str(error_of(found))
     assert hidden.tolist() == [1, 1, 1]

@@ -33,11 +33,11 @@ from syft.workers.labels.memory_labels import full_guard_of, note, protect
 from syft.workers.labels.walk import by_address, lies_in
 
 
-class Unforeseen(Exception):
+class Unpredicted(Exception):
     """A result that is not as the forecast has it."""
 
 
-def run_foreseen(
+def run_predicted(
     function: Function,
     args: Sequence[Any],
     kwargs: dict[str, Any],
@@ -61,7 +61,7 @@ def run_foreseen(
     >>> from syft.workers.execution.moved_memory import NoHoldings
     >>> x, index = torch.ones(2), torch.tensor([7])
     >>> call = torch.take, (x, index), {}
-    >>> result = run_foreseen(*call, evaluate(*call), Guard(frozenset()), NoHoldings())
+    >>> result = run_predicted(*call, evaluate(*call), Guard(frozenset()), NoHoldings())
     >>> result, type(full_guard_of(result).error)
     (tensor([0.]), <class 'IndexError'>)
     """
@@ -210,11 +210,11 @@ def _seed(given: torch.Generator, guard: Guard) -> int:
 
 
 def _fitted(result: Any, forecast: Outcome, inputs: Sequence[torch.Tensor]) -> Any:
-    """The results, brought to the strides of the forecast; raises :class:`Unforeseen`."""
+    """The results, brought to the strides of the forecast; raises :class:`Unpredicted`."""
     expected = list(leaves(forecast.result))
     found = list(leaves(result))
     if len(found) != len(expected) or _container(result) is not _container(forecast.result):
-        raise Unforeseen(f"{len(found)} results instead of {len(expected)}")
+        raise Unpredicted(f"{len(found)} results instead of {len(expected)}")
     fitted = iter([_fit(*pair, inputs) for pair in zip(found, expected, strict=True)])
     return replace(result, lambda leaf: next(fitted))
 
@@ -226,15 +226,15 @@ def _container(result: Any) -> type | None:
 def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
     if type(expected) is Given:
         if found is not inputs[expected.place]:
-            raise Unforeseen("another tensor instead of an input")
+            raise Unpredicted("another tensor instead of an input")
     elif type(expected) is Made:
         if not isinstance(found, torch.Tensor) or not _is_like(found, expected):
-            raise Unforeseen("a result of another shape, dtype or layout")
+            raise Unpredicted("a result of another shape, dtype or layout")
         if any(found is one for one in inputs):  # what is noted of the result is not true of it
             found = found.view_as(found)
         return _laid_out(found, expected, _memory(found) in _memories(inputs))
     elif found is not None:
-        raise Unforeseen("a result instead of None")
+        raise Unpredicted("a result instead of None")
     return found
 
 
@@ -245,7 +245,7 @@ def _laid_out(found: torch.Tensor, made: Made, shared: bool) -> torch.Tensor:
         return found if as_is else plain_copy(found, made.stride)
     if made.shares:
         if not shared:
-            raise Unforeseen("a result in memory of its own instead of a view")
+            raise Unpredicted("a result in memory of its own instead of a view")
         return found
     if shared or not is_plain(found, found.numel() * found.itemsize):
         return plain_copy(found, torch.empty(found.shape, device="meta").stride())
@@ -284,7 +284,7 @@ def _check_writes(forecast: Outcome, inputs: Sequence[torch.Tensor]) -> None:
     for place, made in forecast.changed:
         tensor = inputs[place]
         if not _is_like(tensor, made):
-            raise Unforeseen("what was written has another shape or dtype")
+            raise Unpredicted("what was written has another shape or dtype")
         if tensor.stride() != made.stride and made.nbytes >= 0:
             values = tensor.detach().clone()
             _lay_out(tensor, made)
@@ -432,7 +432,7 @@ def _starts(inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
 def _check_graphs(
     result: Any, forecast: Outcome, inputs: Sequence[torch.Tensor], starts: dict[int, Any]
 ) -> None:
-    """Raise :class:`Unforeseen` if the graph of a result leads to other inputs than foreseen.
+    """Raise :class:`Unpredicted` if the graph of a result leads to other inputs than predicted.
 
     What a backward pass leaves follows from it, and it might follow from a private size.
     """
@@ -443,7 +443,7 @@ def _check_graphs(
             continue
         expected = {starts[place] for place in made.reaches if place in starts}
         if not reached_starts(tensor, starts.values()) == expected:
-            raise Unforeseen("a result with another graph")
+            raise Unpredicted("a result with another graph")
 
 
 def _memory(tensor: torch.Tensor | None) -> int:
