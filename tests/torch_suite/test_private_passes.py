@@ -18,7 +18,7 @@ from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from tests.torch_suite.cases import GRADIENT_CASES, Case
 from tests.torch_suite.known_failures import parameters
-from tests.torch_suite.test_forecasts import own
+from tests.torch_suite.test_predictions import own
 
 pytestmark = [
     # Torch's cases call what is deprecated or slow on purpose, and torch says so, once a process.

@@ -490,7 +490,7 @@ def _check_kind(gradient: torch.Tensor | None, tensor: torch.Tensor) -> None:
 
 
 def _is_strided(value: Any) -> bool:
-    """Whether a gradient of a tensor can be laid out as forecast; chains do that themselves."""
+    """Whether a gradient of a tensor can be laid out as predicted; chains do that themselves."""
     plain = isinstance(value, torch.Tensor) and type(value) is not Wrapper
     return not plain or value.layout is torch.strided
 

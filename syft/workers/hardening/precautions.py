@@ -8,7 +8,7 @@ its own (``tests/torch_suite/hostile_calls.py``), and over freed memory of two c
 (``tests/torch_suite/two_contents.py``).  A row goes once torch has mended what it says.
 
 A check raises what torch raises for its like.  A chain whose data is at another worker is checked
-there.  A private command is forecast as if its values were good, and checked when it runs.
+there.  A private command is predicted as if its values were good, and checked when it runs.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _tensor(given: Given, name: str) -> torch.Tensor | None:
 
 
 def _values(given: Given, name: str) -> torch.Tensor | None:
-    """The same if it has values, which those of a forecast do not."""
+    """The same if it has values, which those of a prediction do not."""
     inside = innermost(given.get(name))
     return inside if type(inside) in EXACT_TENSOR_TYPES else None
 

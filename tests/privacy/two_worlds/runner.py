@@ -30,7 +30,7 @@ from tests.privacy.two_worlds.table_programs import ROWS, run_rows
 from tests.privacy.two_worlds.world import OWNER, TwoWorlds, World, fixed, shrink
 
 CHUNK = 400
-"""The programs that a child process runs; forecasts are kept from one to the next."""
+"""The programs that a child process runs; predictions are kept from one to the next."""
 PATIENCE = 120
 """The seconds that it may take for one."""
 TABLE = "/table/"

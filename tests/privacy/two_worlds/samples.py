@@ -27,7 +27,7 @@ MOST_SAMPLES = 12
 BLOCK = 400
 """The programs, one after the other, that draw from the same samples ..."""
 POOL = 1200
-"""... which are so many, so that the forecasts of a program are those of earlier ones."""
+"""... which are so many, so that the predictions of a program are those of earlier ones."""
 
 DTYPES = (torch.float32,) * 5 + (
     torch.float64,

@@ -174,7 +174,7 @@ def test_a_leaf_of_another_layout_is_refused() -> None:
 
 
 def test_the_hook_of_a_chain_sends_at_once(bob: sy.VirtualWorker) -> None:
-    """What it brings has no forecast."""
+    """What it brings has no prediction."""
     x = torch.ones(3).fix_prec().requires_grad_()
     hook = followed(x)
     loss = (x * 2).sum()

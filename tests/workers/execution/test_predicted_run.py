@@ -1,4 +1,4 @@
-"""Private commands that run as their forecasts say, whatever the values are."""
+"""Private commands that run as their predictions say, whatever the values are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from syft.ops.evaluate import _look, evaluate
 from syft.ops.outcome import Made, Outcome, Verdict
 from syft.workers.execution.predicted_run import run_predicted
-from syft.workers.execution.hidden_shapes import hidden_forecast
+from syft.workers.execution.hidden_shapes import hidden_prediction
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.public_sizes import note_sizes
 from syft.workers.labels.guards import Guard
@@ -25,9 +25,9 @@ def private(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def run(function: Any, *args: Any, like: Any = None, guard: Guard = ANN, **kwargs: Any) -> Any:
-    """Run a call by its forecast, or by that of ``like``."""
-    forecast = evaluate(like or function, args, kwargs)
-    return run_predicted(function, args, kwargs, forecast, guard, NoHoldings())
+    """Run a call by its prediction, or by that of ``like``."""
+    prediction = evaluate(like or function, args, kwargs)
+    return run_predicted(function, args, kwargs, prediction, guard, NoHoldings())
 
 
 def error_of(tensor: torch.Tensor) -> Exception | None:
@@ -89,12 +89,12 @@ def test_a_view_that_follows_from_values_is_a_private_copy() -> None:
 
     public, secret = torch.arange(3.0), private(torch.tensor(2))
     made = Made((1,), (1,), torch.float32, public.device, False, (), 0, 12, (1,))
-    forecast = Outcome(Verdict.RUNS, made)
-    result = run_predicted(picked, (public, secret), {}, forecast, ANN, NoHoldings())
+    prediction = Outcome(Verdict.RUNS, made)
+    result = run_predicted(picked, (public, secret), {}, prediction, ANN, NoHoldings())
     assert result.tolist() == [2] and error_of(result) is None and full_guard_of(public) is None
 
 
-def test_what_fails_leaves_zeros_as_they_were_forecast() -> None:
+def test_what_fails_leaves_zeros_as_they_were_predicted() -> None:
     index = private(torch.tensor([5]))
     table = torch.ones(3, 2, requires_grad=True)
     result = run(torch.nn.functional.embedding, index, table)
@@ -117,7 +117,7 @@ def test_what_is_resized_looks_the_same_if_that_failed(size: int) -> None:
     assert looks[0] == looks[1]
 
 
-def test_what_is_written_has_the_strides_of_the_forecast() -> None:
+def test_what_is_written_has_the_strides_of_the_prediction() -> None:
     out, x = private(torch.zeros(0)), private(torch.arange(6.0).view(2, 3))
     result = run(lambda x, out: torch.add(x.t(), 0, out=out), x, out, like=in_rows)
     assert result is out and out.stride() == (2, 1) and out.tolist() == [[0, 3], [1, 4], [2, 5]]
@@ -227,12 +227,12 @@ def test_what_is_written_with_a_hidden_shape_gets_its_number_of_dimensions() -> 
     for tensor in (x, out):
         protect(tensor, hidden)
     call = (x, 1), {"out": out}
-    forecast = hidden_forecast(torch.add, *call)
+    prediction = hidden_prediction(torch.add, *call)
 
     def add(x: torch.Tensor, one: int, out: torch.Tensor) -> torch.Tensor:
         raise ValueError
 
-    result = run_predicted(add, *call, forecast, hidden, NoHoldings())
+    result = run_predicted(add, *call, prediction, hidden, NoHoldings())
     assert result is out and out.ndim == 1 and type(error_of(out)) is ValueError
 
 
@@ -240,11 +240,11 @@ def test_a_copy_where_a_view_was_predicted_is_no_result() -> None:
     hidden, guard = torch.ones(3), Guard(frozenset({"ann"}), shape_hidden=True)
     protect(hidden, guard)
     note_sizes(hidden, (7,))
-    forecast = hidden_forecast(torch.Tensor.unsqueeze, [hidden, 0], {})
+    prediction = hidden_prediction(torch.Tensor.unsqueeze, [hidden, 0], {})
 
     def copied(x: torch.Tensor, dim: int) -> torch.Tensor:
         return x.unsqueeze(dim).clone()
 
-    found = run_predicted(copied, [hidden, 0], {}, forecast, guard, NoHoldings())
+    found = run_predicted(copied, [hidden, 0], {}, prediction, guard, NoHoldings())
     assert "in memory of its own instead of a view" in str(error_of(found))
     assert hidden.tolist() == [1, 1, 1]

@@ -537,7 +537,7 @@ def test_what_touches_a_private_value_is_private(
         compute_on_a_logger,
     ],
 )
-def test_what_cannot_be_forecast_is_refused(
+def test_what_cannot_be_predicted_is_refused(
     scene: Scene, attack: Callable[[Scene], torch.Tensor]
 ) -> None:
     with pytest.raises(PermissionDenied, match="^an? (write|operation)"):

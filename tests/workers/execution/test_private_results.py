@@ -120,7 +120,7 @@ def test_a_result_that_is_larger_than_its_bound_takes_the_general_path(
     assert [result is NOTHING for result in found] == [False, True, True]
 
 
-def test_what_is_not_as_forecast_takes_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_as_predicted_takes_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
     x = private(torch.ones(2))
     results = iter([x + 1, x.double(), torch.ones(3), None, (x + 1).requires_grad_()])
 
@@ -210,7 +210,7 @@ def test_a_write_that_fails_half_way_has_run_once(
     del beas
 
 
-def test_floats_that_only_scale_share_a_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_floats_that_only_scale_share_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KEPT", {})
     x = private(torch.ones(2))
     for number in (0.1, 0.2, 3):
