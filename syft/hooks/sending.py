@@ -25,7 +25,7 @@ from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.private_memory import make_private
-from syft.workers.labels.claim import names_in, set_writers, writers_of
+from syft.workers.labels.origin import names_in, set_writers, writers_of
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
 from syft.workers.wire.messages import Put

@@ -18,7 +18,7 @@ from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location, names_of, refuse_shared
 from syft.tensors.shared.shared_values import get_shared, is_shared
 from syft.workers.execution.leaving import copy_in_graph
-from syft.workers.labels.claim import names_in
+from syft.workers.labels.origin import names_in
 
 _PART: Final = "_part_of_module"
 

@@ -18,7 +18,7 @@ from syft.hooks.sending import leaf_to_send
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.pointer import PointerTensor
-from syft.workers.labels.claim import writers_of
+from syft.workers.labels.origin import writers_of
 from tests.chain.refusal import here, refusal, shown
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect

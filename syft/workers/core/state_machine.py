@@ -56,7 +56,7 @@ from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.labels.cell import Stored
-from syft.workers.labels.claim import Claim
+from syft.workers.labels.origin import Origin
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import protect_all, travelling_guard_of
@@ -463,13 +463,13 @@ class WorkerCore:
 
     def own(self, id: int, writers: Iterable[str] = ()) -> None:
         """Note that the owner's program holds an object: it outlives its pointers."""
-        self.store.origins[id] = Claim(None, self.name, writers, held=True)
+        self.store.origins[id] = Origin(None, self.name, writers, held=True)
         self.contested = True
 
-    def note_made(self, ids: Iterable[int], behind: Claim | None = None) -> None:
+    def note_made(self, ids: Iterable[int], backing: Origin | None = None) -> None:
         """Note that the request which is being served made these objects."""
         if self.contested and self.serving is not None:
-            self.owners.made(self.serving, ids, behind)
+            self.owners.made(self.serving, ids, backing)
 
     def watch(self, peer: Peer, knows: int = EVERYTHING) -> None:
         """Note that a caller sent a tensor, or was told of the shape or the gradient of one, and

@@ -23,7 +23,7 @@ from syft.workers.core.listeners import Listeners
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.tag_index import TagIndex, is_indexed
 from syft.workers.labels.cell import Stored, sealed
-from syft.workers.labels.claim import Claim
+from syft.workers.labels.origin import Origin
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of
@@ -105,7 +105,7 @@ class ObjectStore:
         self.tags = TagIndex(self.objects)
         """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
-        self.origins: dict[int, Claim] = {}
+        self.origins: dict[int, Origin] = {}
         """Where an object, or a promise, comes from, if that is needed: see
         :mod:`~syft.workers.core.owners`."""
         self.departed: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()

@@ -27,7 +27,7 @@ from syft.torch_private import graph_start
 from syft.workers.execution.moved_memory import Holdings, Moves, NoHoldings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy, reaching
 from syft.workers.execution.public_sizes import hides_shape, note_growth, note_sizes
-from syft.workers.hardening.unwritten import clear_behind
+from syft.workers.hardening.unwritten import clear_beyond
 from syft.workers.labels.guards import Guard, without_frames
 from syft.workers.labels.memory_labels import full_guard_of, note, protect
 from syft.workers.labels.walk import by_address, lies_in
@@ -493,7 +493,7 @@ def _nothing_in(memory: torch.UntypedStorage, made: Made) -> torch.Tensor:
     sizes = (0,) * len(made.shape)
     if not sizes and memory.nbytes() < there.itemsize:
         memory.resize_(there.itemsize)
-        clear_behind(memory, 0)
+        clear_beyond(memory, 0)
     return there.set_(memory, 0, sizes, (1,) * len(sizes))
 
 

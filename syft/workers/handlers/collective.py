@@ -118,7 +118,7 @@ def _entered(call: Call, message: Start, peer: Peer) -> tuple[Execution | None, 
         _give_up(core, message, peer, error)
         raise
     session.begin(call)
-    session.forget_strangers(core)
+    session.forget_others(core)
     session.sharing += _sharing_of(core, message, peer)
     for out in message.outs:
         core.store.promise(out)

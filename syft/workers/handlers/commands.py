@@ -520,9 +520,9 @@ def _tensors_expected(worker: str, command: Command, result: Any) -> list[torch.
     items = result if contained else (result,)
     tensors = [item for item in items if isinstance(item, torch.Tensor)]
     count, in_container = command.flags >> COUNT_SHIFT, bool(command.flags & IN_CONTAINER)
-    strange = any(not isinstance(item, torch.Tensor | None) for item in items)
-    if strange or len(tensors) != count or contained is not in_container:
-        got = counted(len(tensors), contained) + (" and other values" if strange else "")
+    foreign = any(not isinstance(item, torch.Tensor | None) for item in items)
+    if foreign or len(tensors) != count or contained is not in_container:
+        got = counted(len(tensors), contained) + (" and other values" if foreign else "")
         raise ResultMismatch(NAMES[command.op], worker, counted(count, in_container), got)
     return tensors
 

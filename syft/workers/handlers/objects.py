@@ -40,7 +40,7 @@ from syft.workers.handlers.gradient_return import (
 )
 from syft.workers.labels.cell import Stored, card_of, guard_of, kind_of, opened_for
 from syft.workers.labels.cell import annotate as annotate_object
-from syft.workers.labels.claim import Claim
+from syft.workers.labels.origin import Origin
 from syft.workers.labels.crossings import goes_on
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
@@ -355,10 +355,10 @@ def give_up(call: Call, message: GiveUp) -> Reply:
     return Done(message.seq)
 
 
-def _origin(call: Call) -> Claim:
+def _origin(call: Call) -> Origin:
     """Whose an object is that is about to be moved, by the time that this was asked."""
     peer = call.peer
-    return call.core.owners.of(call.message.id) or Claim(peer.identity, peer.name)
+    return call.core.owners.of(call.message.id) or Origin(peer.identity, peer.name)
 
 
 @handles(
@@ -398,7 +398,7 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     if not followed:
         return None
     frozen = not (value.requires_grad or message.requires_grad)
-    writers = Claim(origin.owner, origin.name, {*origin.writers, message.to})
+    writers = Origin(origin.owner, origin.name, {*origin.writers, message.to})
     send_after(core, connection, id, value, place, writers, frozen)
     return False
 

@@ -570,12 +570,12 @@ def _refused(function: Function) -> Function:
     return refuse
 
 
-_BEHIND: Final = "memory behind the elements of the result is not written"
-_replace(r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", _BEHIND)(
-    partial(Clearing, behind=True)
+_BEYOND: Final = "memory beyond the elements of the result is not written"
+_replace(r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", _BEYOND)(
+    partial(Clearing, beyond=True)
 )
-_replace(r"(functional\.|_nn\.)(unfold|im2col)", _BEHIND)(
-    lambda function: Clearing(CopyingGradient(function), behind=True)
+_replace(r"(functional\.|_nn\.)(unfold|im2col)", _BEYOND)(
+    lambda function: Clearing(CopyingGradient(function), beyond=True)
 )
 _replace(*(r"Tensor\.backward|autograd\.(backward|grad)", "nobody writes the gradient of a hole"))(
     lambda function: WholePass(PassOverZeros(function))

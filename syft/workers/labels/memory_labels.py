@@ -20,7 +20,7 @@ import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.program.recording.environment.snapshot import LABELS
-from syft.workers.labels.claim import Claim
+from syft.workers.labels.origin import Origin
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.walk import gradients_behind, places_of
@@ -43,10 +43,10 @@ class Label(NamedTuple):
     """
 
     guard: Guard | None = None
-    owner: Claim | None = None
+    owner: Origin | None = None
     most: Any = None
     viewed: bool = False
-    reached: Claim | None = None
+    reached: Origin | None = None
     walked: Any = None
 
 

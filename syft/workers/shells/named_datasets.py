@@ -12,7 +12,7 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
-from syft.workers.labels.claim import set_writers, writers_of
+from syft.workers.labels.origin import set_writers, writers_of
 from syft.workers.labels.memory_labels import full_guard_of, protect
 
 DATA: Final = "#data"

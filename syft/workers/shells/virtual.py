@@ -36,7 +36,7 @@ from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.private_memory import ready_to_hold
-from syft.workers.labels.claim import names_in, writers_of
+from syft.workers.labels.origin import names_in, writers_of
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.named_datasets import NamedDatasets
