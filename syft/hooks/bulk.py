@@ -16,7 +16,7 @@ from torch import nn
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet
-from syft.hooks.sending import card_of, guard_to_send, leaf_to_send
+from syft.hooks.sending import guard_to_send, leaf_to_send, summary_of
 from syft.tensors.pointer import make_pointer
 from syft.tensors.remote_link import RemoteLink
 from syft.workers.client.answers import values_in
@@ -48,7 +48,7 @@ class Parcel:
         """Take a tensor along; returns the pointer to it."""
         if guard is not None:
             self.guards[len(self.tensors)] = guard
-        pointer = make_pointer(self.connection, 0, False, card=card_of(tensor))
+        pointer = make_pointer(self.connection, 0, False, summary=summary_of(tensor))
         self.tensors.append(tensor)
         self.pointers.append(pointer)
         return pointer

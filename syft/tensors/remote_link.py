@@ -26,7 +26,7 @@ from syft.ops.nested import Arguments
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.conversions import Conversion
-from syft.workers.client.answers import card_in
+from syft.workers.client.answers import summary_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import is_shared
 from syft.workers.client.handles import FetchHandle
@@ -45,10 +45,10 @@ from syft.workers.wire.messages import (
 )
 
 
-class Card:
+class Summary:
     """What is known about a remote tensor without asking again: tags, description, shape.
 
-    >>> Card(["#digits"], None, torch.Size([2])).show()
+    >>> Summary(["#digits"], None, torch.Size([2])).show()
     '\\n\\tTags: #digits \\n\\tShape: torch.Size([2])'
     """
 
@@ -82,7 +82,7 @@ class RemoteLink(Link):
     id_at_location: int
 
     # Rarely set, so kept out of the slots: a pointer is made for every result.
-    _card: Card | None = None
+    _summary: Summary | None = None
     pending: Pending | None = None
     private_kind: tuple[torch.dtype, torch.Size, int] | None = None
     """Of a private tensor that was sent: dtype, shape, and how often facts were forgotten then."""
@@ -116,9 +116,9 @@ class RemoteLink(Link):
     def _repr_html_(self) -> str:
         """What a notebook shows: where the tensor is, and what is known of it without asking."""
         private = "" if self.private_kind is None else "private"
-        card = self._card
-        tags = "" if card is None else names(card.tags)
-        description = card.description or "" if card is not None else ""
+        summary = self._summary
+        tags = "" if summary is None else names(summary.tags)
+        description = summary.description or "" if summary is not None else ""
         arrow = f"{self.owner.id}:{self.id} -> {self.place()}:{self.id_at_location}"
         place = f"{self.place()}{'.child' * self.depth}"
         return line(place, self._kind_seen(), private, tags, description, title=arrow, before="→ ")
@@ -131,8 +131,8 @@ class RemoteLink(Link):
         dtype, shape = facts.kind_seen(self.id_at_location)
         if self.private_kind is not None and self.private_kind[2] == facts.losses:
             dtype, shape, _ = self.private_kind
-        if shape is None and self._card is not None:
-            shape = self._card.shape
+        if shape is None and self._summary is not None:
+            shape = self._summary.shape
         return kind_shown(dtype, shape)
 
     # ------------------------------------------------------------------------------ send, get, move
@@ -253,7 +253,7 @@ class RemoteLink(Link):
         """A link of this kind to another object that has the same value and tags."""
         link = type(self)(connection, id, collects)
         link.pending = pending
-        link._card = self._card
+        link._summary = self._summary
         return wrap(link)
 
     def remote_get(self, user: str | None = None) -> torch.Tensor:
@@ -354,10 +354,10 @@ class RemoteLink(Link):
         """The description of the remote tensor, asked for at each call."""
         return self._describe().description
 
-    def _describe(self) -> Card:
-        card = Card(*card_in(self.connection.ask(Describe, self.id_at_location))[:3])
-        self._card = card if card.tags or card.description else None
-        return card
+    def _describe(self) -> Summary:
+        summary = Summary(*summary_in(self.connection.ask(Describe, self.id_at_location))[:3])
+        self._summary = summary if summary.tags or summary.description else None
+        return summary
 
     def annotate(self, tags: tuple[str, ...], description: str | None) -> None:
         """Add tags to the remote tensor, and set its description unless it is None.
@@ -372,9 +372,9 @@ class RemoteLink(Link):
         if pending is None:
             self._describe()
             return
-        known = self._card or Card([], None, None)
+        known = self._summary or Summary([], None, None)
         merged = sorted({*known.tags, *tags})
-        self._card = Card(merged, description or known.description, known.shape)
+        self._summary = Summary(merged, description or known.description, known.shape)
 
 
 def _fetched(link: weakref.ref[RemoteLink], pending: Pending) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from syft.ops.table import ALTERS, FLAGS, FUNCTIONS, INPLACE
 from syft.ops import evaluate as module
 from syft.ops.evaluate import evaluate
 from syft.ops.nested import tensors_in
 from syft.ops.outcome import Given, Made, Outcome, Verdict
+from syft.ops.table import ALTERS, FLAGS, FUNCTIONS, INPLACE
 
 
 def of(function: Any, *args: Any, public: tuple[Any, ...] = (), **kwargs: Any) -> Outcome:

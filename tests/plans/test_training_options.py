@@ -286,7 +286,9 @@ def test_another_process_goes_on_with_the_options_that_were_sent(
     pair[1].param_groups[0]["lr"] = 0.5
     sent.garbage_collect_data = False
     SENT_OPTIONS.pop(sent.id_at_location)
-    found = make_plan_pointer(sent.connection, sent.id_at_location, card=(0, 0, 0, card_of(sent)))
+    found = make_plan_pointer(
+        sent.connection, sent.id_at_location, summary=(0, 0, 0, summary_of(sent))
+    )
     assert dict(found.interface.options)["lr"] == 0.3
     x, y = data[0]
     assert torch.equal(found(x.send(bob), y.send(bob)).get(), train_step(*oracle, x, y))
@@ -295,10 +297,10 @@ def test_another_process_goes_on_with_the_options_that_were_sent(
     assert torch.equal(back(*data[1]), train_step(*oracle, *data[1]))
 
 
-def card_of(pointer: PointerPlan) -> Any:
+def summary_of(pointer: PointerPlan) -> Any:
     """What a search tells of a plan."""
     found: Any = pointer.location.core.present(pointer.id_at_location)  # type: ignore[attr-defined]
-    return found.card()
+    return found.summary()
 
 
 # ------------------------------------------------------- what changes options inside the function

@@ -484,16 +484,18 @@ def test_tags_and_description(bob: sy.VirtualWorker, alice: sy.VirtualWorker) ->
     x = torch.tensor([1.0, 2.0]).tag("#a").describe("some numbers, and then some\nmore")
     assert (x.tags, x.description) == ({"#a"}, "some numbers, and then some\nmore")
     pointer = x.send(bob)
-    card = "\n\tTags: #a \n\tShape: torch.Size([2])\n\tDescription: some numbers, and then some..."
-    assert shown(pointer) == POINTER + card
+    summary = (
+        "\n\tTags: #a \n\tShape: torch.Size([2])\n\tDescription: some numbers, and then some..."
+    )
+    assert shown(pointer) == POINTER + summary
     assert pointer.tag("#b", "#c") is pointer
     assert pointer.describe("short") is pointer
-    card = "\n\tTags: #a #b #c \n\tShape: torch.Size([2])\n\tDescription: short..."
-    assert shown(pointer) == POINTER + card
+    summary = "\n\tTags: #a #b #c \n\tShape: torch.Size([2])\n\tDescription: short..."
+    assert shown(pointer) == POINTER + summary
     assert (pointer.tags, pointer.description) == ({"#a", "#b", "#c"}, "short")
-    assert shown(pointer.copy()) == POINTER + card
+    assert shown(pointer.copy()) == POINTER + summary
     moved = pointer.move(alice)
-    assert shown(moved) == "(Wrapper)>[PointerTensor | me:N -> alice:N]" + card
+    assert shown(moved) == "(Wrapper)>[PointerTensor | me:N -> alice:N]" + summary
     home = moved.get()
     assert (home.tags, home.description) == ({"#a", "#b", "#c"}, "short")
     assert shown(torch.ones(1).send(bob).describe("only words")).endswith(

@@ -10,7 +10,7 @@ import torch
 from syft.ops.evaluate import _look, evaluate
 from syft.ops.nested import leaves, replace, tensors_in
 from syft.ops.outcome import Made, Outcome, Verdict
-from syft.workers.execution.predicted_run import _check_writes, _fitted, _Labels, _stand_ins
+from syft.workers.execution.predicted_run import _Labels, _check_writes, _fitted, _stand_ins
 from syft.workers.labels.guards import Guard
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
 from tests.torch_suite.known_failures import parameters

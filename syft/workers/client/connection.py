@@ -34,9 +34,9 @@ from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.sent_labels import terms_of, users_of
-from syft.workers.labels.origin import writers_of
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
+from syft.workers.labels.origin import writers_of
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Message, Move, NotBegun, Put, PutAll
 from syft.workers.wire.terms import Terms

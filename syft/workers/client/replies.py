@@ -388,12 +388,12 @@ class ReplyReader:
         them)."""
         return type(self).make_pointer(self, id, **details)
 
-    def found(self, id: int, card: tuple[Any, ...]) -> Any:
-        """A pointer to what a search found, which does not own it; a plan's card has a fourth
+    def found(self, id: int, summary: tuple[Any, ...]) -> Any:
+        """A pointer to what a search found, which does not own it; a plan's summary has a fourth
         field."""
         kind = type(self)
-        maker = kind.make_pointer if len(card) == 3 else kind.make_plan_pointer
-        return maker(self, id, garbage_collect_data=False, card=card)
+        maker = kind.make_pointer if len(summary) == 3 else kind.make_plan_pointer
+        return maker(self, id, garbage_collect_data=False, summary=summary)
 
 
 _NOTED: Final[dict[type[Reply], Callable[[ReplyReader, Pending], None]]] = {

@@ -25,7 +25,6 @@ from syft.exceptions import PermissionDenied
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.labels.origin import Origin
 from syft.workers.labels.memory_owners import (
     is_marked,
     leaf_owners,
@@ -35,6 +34,7 @@ from syft.workers.labels.memory_owners import (
     out_of_sight,
     tensor_owners,
 )
+from syft.workers.labels.origin import Origin
 
 Lookup = Callable[[int], Any]
 """The object of an id, also if it was dropped while a request waited that names it."""

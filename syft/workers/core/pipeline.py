@@ -51,9 +51,9 @@ from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.moved_memory import Holdings
 from syft.workers.execution.private_commands import Converting, converted, run_guarded
 from syft.workers.labels.cell import Stored, elements_guard_of, guard_of, unsealed
-from syft.workers.labels.origin import Origin
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.origin import Origin
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
 

@@ -23,10 +23,10 @@ from syft.workers.core.listeners import Listeners
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.tag_index import TagIndex, is_indexed
 from syft.workers.labels.cell import Stored, sealed
-from syft.workers.labels.origin import Origin
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.labels.origin import Origin
 
 TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""

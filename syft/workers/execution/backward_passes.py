@@ -31,9 +31,9 @@ from syft.ops.nested import Function, leaves
 from syft.ops.outcome import size_of_memory
 from syft.torch_private import is_only_user
 from syft.workers.execution.followed_leaves import FollowedLeaves
-from syft.workers.execution.predicted_failures import PRIVATE_PASS, predicted_failure, refusal
 from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
+from syft.workers.execution.predicted_failures import PRIVATE_PASS, predicted_failure, refusal
 from syft.workers.execution.public_sizes import hides_shape
 from syft.workers.execution.successors import (
     in_graph,

@@ -42,13 +42,9 @@ from syft.ops.table import (
     ops_where,
 )
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.predicted_run import (
-    apart_from_lower,
-    call_drawing,
-    calling,
-    run_predicted,
-    with_own_streams,
-)
+from syft.workers.execution.hidden_shapes import NO_PREDICTION, hidden_prediction, is_bounded
+from syft.workers.execution.leaving import check_gradients_leave
+from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
 from syft.workers.execution.predicted_failures import (
     CHAIN,
     NO_BOUND,
@@ -61,9 +57,13 @@ from syft.workers.execution.predicted_failures import (
     predicted_failure,
     refusal,
 )
-from syft.workers.execution.hidden_shapes import NO_PREDICTION, hidden_prediction, is_bounded
-from syft.workers.execution.leaving import check_gradients_leave
-from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
+from syft.workers.execution.predicted_run import (
+    apart_from_lower,
+    call_drawing,
+    calling,
+    run_predicted,
+    with_own_streams,
+)
 from syft.workers.execution.private_results import (
     NOTHING,
     UNCLEAR,

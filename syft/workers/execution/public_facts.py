@@ -133,7 +133,7 @@ def _asks_rank(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 def in_public_form(guard: Guard) -> bool:
-    """Whether everybody may know what is told of an object without asking torch: its card, that
+    """Whether everybody may know what is told of an object without asking torch: its summary, that
     it is not here, and why.  It leaves out what is private.
 
     >>> in_public_form(Guard(frozenset()))

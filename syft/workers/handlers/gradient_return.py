@@ -31,9 +31,9 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import may_leave, reached_leaves, takes_over
 from syft.workers.execution.successors import and_before, successor_of
-from syft.workers.labels.origin import Origin
 from syft.workers.labels.crossings import Follower, followers, hooks_of, note_entry
 from syft.workers.labels.guards import Guard, meet_guards
+from syft.workers.labels.origin import Origin
 from syft.workers.wire.references import REF
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]

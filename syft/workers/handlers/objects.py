@@ -38,13 +38,13 @@ from syft.workers.handlers.gradient_return import (
     send_after,
     send_followed,
 )
-from syft.workers.labels.cell import Stored, card_of, guard_of, kind_of, opened_for
+from syft.workers.labels.cell import Stored, guard_of, kind_of, opened_for, summary_of
 from syft.workers.labels.cell import annotate as annotate_object
-from syft.workers.labels.origin import Origin
 from syft.workers.labels.crossings import goes_on
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.origin import Origin
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -256,8 +256,8 @@ def search(call: Call, message: Search) -> Reply:
     ids = (id for id in store.search(words) if _is_listed(store.read(id)))
     found = [id for id in ids if may_find(store, core.owners, call.peer, id)]
     ordered = copies_first(store, core.owners, call.peer, found, words)
-    cards = [(id, *card_of(store.read(id))) for id in ordered]
-    return call.tell(pack(cards, Packer()), in_public_form)
+    summaries = [(id, *summary_of(store.read(id))) for id in ordered]
+    return call.tell(pack(summaries, Packer()), in_public_form)
 
 
 def _is_listed(value: Any) -> bool:
@@ -270,7 +270,7 @@ def annotate(call: Call, message: Annotate) -> Reply:
     """Add tags to an object and set its description."""
     store = call.core.store
     stored = call.stored(message.id)
-    present = set(card_of(stored)[0])
+    present = set(summary_of(stored)[0])
     texts, more = (*message.tags, message.description or ""), len({*message.tags} - present)
     store.charges.tag(message.id, len(present), texts, more)
     annotate_object(stored, message.tags, message.description)
@@ -291,7 +291,7 @@ def describe(call: Call, message: Describe) -> Reply:
     value = call.whole(message.id)
     if isinstance(value, Confined):
         value.check_owner(call.peer, "describe")
-    return call.tell(pack(card_of(value), Packer()), in_public_form)
+    return call.tell(pack(summary_of(value), Packer()), in_public_form)
 
 
 @handles(Promise, Declaration(plain="ids", waits=False))

@@ -20,9 +20,9 @@ import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.program.recording.environment.snapshot import LABELS
-from syft.workers.labels.origin import Origin
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
+from syft.workers.labels.origin import Origin
 from syft.workers.labels.walk import gradients_behind, places_of
 
 LABEL: Final = "_label"

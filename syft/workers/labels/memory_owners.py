@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
-from syft.workers.labels.origin import Origin
 from syft.workers.labels.memory_labels import label_of, note
+from syft.workers.labels.origin import Origin
 from syft.workers.labels.reached_graph import reached_graph
 from syft.workers.labels.walk import gradient_of, recorded_of, storages_of, tensors_of
 

@@ -18,8 +18,8 @@ from syft.workers.core import charges
 from syft.workers.core.pipeline import Call
 from syft.workers.execution import (
     backward_passes,
-    predicted_run,
     leaving,
+    predicted_run,
     private_commands,
     private_results,
 )

@@ -19,7 +19,7 @@ from syft.ops.nested import leaves
 from syft.ops.table import FUNCTIONS, NAMES, NUMBERS
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from tests.torch_suite.cases import Case, OP_CASES
+from tests.torch_suite.cases import OP_CASES, Case
 
 MOST_ELEMENTS = 2000
 MOST_SAMPLES = 12

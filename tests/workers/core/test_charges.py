@@ -11,8 +11,8 @@ from syft.exceptions import LimitExceeded, PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.tensors.fixed.precision import fix_precision
 from syft.workers.core.charges import COUNT, LOOK, SMALL, Charges, is_large
-from syft.workers.core.peer_limits import MAX_INSIDE, Nesting
 from syft.workers.core.peer import Session
+from syft.workers.core.peer_limits import MAX_INSIDE, Nesting
 from syft.workers.core.peer_limits import Account, PeerLimits
 from syft.workers.core.store import ObjectStore
 from syft.workers.execution.public_sizes import note_sizes

@@ -19,9 +19,9 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.labels.origin import Origin, set_writers, writers_of
 from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.memory_owners import leaf_owners, mark
+from syft.workers.labels.origin import Origin, set_writers, writers_of
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,

@@ -37,7 +37,7 @@ class Box(Holder):
     def duplicate(self) -> Any:
         raise NotImplementedError
 
-    card = admit = duplicate
+    summary = admit = duplicate
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.followed_leaves import FollowedLeaves
-from syft.workers.labels.crossings import Follower
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.labels.crossings import Follower
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.reached_graph import reached_graph

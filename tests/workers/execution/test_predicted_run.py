@@ -9,9 +9,9 @@ import torch
 
 from syft.ops.evaluate import _look, evaluate
 from syft.ops.outcome import Made, Outcome, Verdict
-from syft.workers.execution.predicted_run import run_predicted
 from syft.workers.execution.hidden_shapes import hidden_prediction
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.execution.predicted_run import run_predicted
 from syft.workers.execution.public_sizes import note_sizes
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect

@@ -577,7 +577,9 @@ def test_a_shape_that_follows_from_private_values_is_hidden(
         with pytest.raises(PermissionDenied):
             place()
     assert hidden.dtype in (torch.float32, torch.int64)
-    assert [tuple(found.child._card.show()) for found in hidden.location.search("#nothing")] == []
+    assert [
+        tuple(found.child._summary.show()) for found in hidden.location.search("#nothing")
+    ] == []
     hidden.tag("#hidden")
     (found,) = hidden.location.search("#hidden")
     assert "Shape" not in repr(found) and "Shape" not in repr(hidden)

@@ -17,8 +17,8 @@ from syft.tensors.conversions import FIX_PRECISION, FLOAT_PRECISION
 from syft.tensors.fixed.fixed_link import FixedPrecisionTensor
 from syft.tensors.fixed.precision import fix_precision
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.execution.private_commands import converted, guard_for, run_guarded
 from syft.workers.execution.public_facts import _FACTS, Basis
 from syft.workers.labels.guards import Guard

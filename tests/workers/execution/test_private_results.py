@@ -11,8 +11,8 @@ import syft as sy
 from syft.ops.evaluate import evaluate
 from syft.ops.table import BY_NAME, FLAGS, FRESH
 from syft.workers.execution import private_results as module
-from syft.workers.execution.predicted_run import run_predicted
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.execution.predicted_run import run_predicted
 from syft.workers.execution.private_results import (
     NOTHING,
     UNCLEAR,

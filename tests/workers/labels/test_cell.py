@@ -18,11 +18,11 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.labels.cell import (
     SealedCell,
     annotate,
-    card_of,
     guard_of,
     kind_of,
     opened_for,
     sealed,
+    summary_of,
 )
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
@@ -172,7 +172,7 @@ def test_a_cell_tells_its_public_form_and_no_more() -> None:
     protect(y, HIDDEN)
     cell = sealed(x)
     annotate(cell, ["#a"], "two")
-    assert card_of(cell) == (["#a"], "two", (2,)) and card_of(sealed(y))[2] is None
+    assert summary_of(cell) == (["#a"], "two", (2,)) and summary_of(sealed(y))[2] is None
     assert kind_of(cell) is torch.Tensor and guard_of(cell) == ANN
     assert [name for name in dir(cell) if not name.startswith("_")] == []
 

@@ -202,8 +202,11 @@ SIZE, TAGS = (18, 2), (3, "#x")
 WRONG_ANSWERS: list[tuple[Callable[[Any], None], str, Any]] = [
     *((list_all, "Search", answer) for answer in (5, "x", (3, 5), (3, (3,)), (3, (3, "x")))),
     *((list_all, "Search", (3, (3, id, TAGS, None, SIZE))) for id in (-1, 2**63, True, None)),
-    *((look_for, "Search", (3, (3, 5, *card))) for card in ((), (TAGS,), (TAGS, None, 5))),
-    *((look_for, "Search", (3, (3, 5, *card))) for card in ((5, None, SIZE), (TAGS, 5, SIZE))),
+    *((look_for, "Search", (3, (3, 5, *summary))) for summary in ((), (TAGS,), (TAGS, None, 5))),
+    *(
+        (look_for, "Search", (3, (3, 5, *summary)))
+        for summary in ((5, None, SIZE), (TAGS, 5, SIZE))
+    ),
     (look_for, "Search", (3, (3, 5, (3, 7), None, SIZE))),
     (look_for, "Search", (3, (3, 5, TAGS, None, SIZE, 5))),
     (look_for, "Search", (3, (3, 5, TAGS, None, SIZE, 5, 6))),
