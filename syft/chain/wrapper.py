@@ -169,17 +169,17 @@ class Wrapper(ChosenMethods, torch.Tensor):
     # ------------------------------------------------------------------------------------- copies
 
     def __copy__(self) -> torch.Tensor:
-        twin: torch.Tensor = (
+        duplicate: torch.Tensor = (
             wrap(self.child) if self.child.at_function_level else self.view_as(self)
         )
-        _keep_parameterness(self, twin)
-        return twin
+        _keep_parameterness(self, duplicate)
+        return duplicate
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        twin = self.child.copy(memo) if self.child.at_function_level else _deepcopy_leaf(self)
-        _keep_parameterness(self, twin)
-        memo[id(self)] = twin
-        return twin
+        duplicate = self.child.copy(memo) if self.child.at_function_level else _deepcopy_leaf(self)
+        _keep_parameterness(self, duplicate)
+        memo[id(self)] = duplicate
+        return duplicate
 
     # --------------------------------------- functions that would bypass the chain: refused
 
@@ -475,10 +475,10 @@ def _deepcopy_leaf(tensor: Wrapper) -> torch.Tensor:
             type(tensor.child).__name__,
             "only leaves can be copied; detach first",
         )
-    twin = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    duplicate = tensor.detach().clone().requires_grad_(tensor.requires_grad)
     if tensor.grad is not None:
-        twin.grad = copy.deepcopy(tensor.grad)
-    return twin
+        duplicate.grad = copy.deepcopy(tensor.grad)
+    return duplicate
 
 
 # ------------------------------------------------------------------------------------------- codec

@@ -146,10 +146,10 @@ def unsend(tensor: torch.Tensor, sent: torch.Tensor) -> None:
         take_duty(links, first_link(sent).get())
 
 
-def take_duty(links: list[Any], twin: torch.Tensor) -> None:
-    """Have links take back the duty to collect from those of ``twin``, which is another pointer to
-    the same."""
-    for link, other in zip(links, first_link(twin).remote_links(), strict=False):
+def take_duty(links: list[Any], pointer: torch.Tensor) -> None:
+    """Have links take back the duty to collect from those of ``pointer``, which is another pointer
+    to the same."""
+    for link, other in zip(links, first_link(pointer).remote_links(), strict=False):
         link.take_duty_of(other)
 
 
@@ -267,8 +267,8 @@ def _release(
                 dropped.append(link)
     _await_all([order.ask(user, keep=False) for order in again.values()])
     for connection, order in again.items():
-        for place, twin in order.places.items():
-            take_duty(first_link(orders[connection].places[place]).remote_links(), twin)
+        for place, pointer in order.places.items():
+            take_duty(first_link(orders[connection].places[place]).remote_links(), pointer)
     if drop:
         discard_all(dropped)
 

@@ -203,7 +203,7 @@ class RemoteLink(Link):
         pending = self.connection.move(id, connection, arrives, user)
         collects = self.garbage_collect_data
         self._object_leaves(pending)
-        moved: Any = self._twin(connection, id, collects, pending)
+        moved: Any = self._link_to(connection, id, collects, pending)
         moved.child.asked, moved.child.moved = self.connection, True
         return moved
 
@@ -215,7 +215,7 @@ class RemoteLink(Link):
         """A copy of the remote tensor, at the same worker, and a pointer to it.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> twin = x.child.copy()
+        >>> duplicate = x.child.copy()
         >>> bob.objects_count()
         2
         """
@@ -226,7 +226,7 @@ class RemoteLink(Link):
             return part.detach().clone().requires_grad_(part.requires_grad)
         out = new_id()
         pending = self.connection.order(Duplicate, self.id_at_location, out, made=(out,))
-        return self._twin(self.connection, out, True, pending)
+        return self._link_to(self.connection, out, True, pending)
 
     def allow(
         self,
@@ -245,9 +245,9 @@ class RemoteLink(Link):
         out = new_id()
         request = (self.id_at_location, users, out, destinations)
         pending = self.connection.order(Allow, *request, providers=providers, made=(out,))
-        return self._twin(self.connection, out, True, pending)
+        return self._link_to(self.connection, out, True, pending)
 
-    def _twin(
+    def _link_to(
         self, connection: Connection, id: int, collects: bool, pending: Pending | None = None
     ) -> Wrapper:
         """A link of this kind to another object that has the same value and tags."""
@@ -324,7 +324,7 @@ class RemoteLink(Link):
         self.connection.when_settled(pending, partial(_moved, weakref.ref(self), *about))
 
     def share_with(self, to: str) -> None:
-        """Let worker ``to`` change the object, before a twin of this link goes there.
+        """Let worker ``to`` change the object, before a copy of this link goes there.
 
         Where its requests may overtake this one, it waits until that is done.
         """
@@ -334,7 +334,7 @@ class RemoteLink(Link):
                 self.connection.ask(Search, (str(self.id_at_location),))
 
     def leave(self) -> None:
-        """Hand the duty to collect over to the twin of this link that has left."""
+        """Hand the duty to collect over to the copy of this link that has left."""
         self.garbage_collect_data = False
 
     def take_duty_of(self, other: RemoteLink) -> None:

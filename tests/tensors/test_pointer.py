@@ -241,10 +241,10 @@ def test_dtype_shape_and_device_are_kept(
 
 def test_copy(worker: sy.VirtualWorker) -> None:
     x = torch.tensor([1.0, 2.0]).send(worker)
-    twin = x.copy()
-    assert twin.id_at_location != x.id_at_location
-    twin.zero_()
-    assert (x.get().tolist(), twin.get().tolist()) == ([1.0, 2.0], [0.0, 0.0])
+    duplicate = x.copy()
+    assert duplicate.id_at_location != x.id_at_location
+    duplicate.zero_()
+    assert (x.get().tolist(), duplicate.get().tolist()) == ([1.0, 2.0], [0.0, 0.0])
     plain = torch.ones(2)
     assert plain.copy() is not plain
     assert torch.equal(plain.copy(), plain)
@@ -605,18 +605,18 @@ def test_queued_results_are_pending_until_somebody_waits(hook: sy.TorchHook) -> 
 def test_a_copy_of_a_part_of_a_remote_chain_is_a_copy_of_the_part(bob: sy.VirtualWorker) -> None:
     x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0])).send(bob)
     part = x.child.child.child
-    twin = part.copy()
-    twin.add_(1)
-    assert repr(twin.get()) == "tensor([2., 3.])"
+    duplicate = part.copy()
+    duplicate.add_(1)
+    assert repr(duplicate.get()) == "tensor([2., 3.])"
     assert repr(x.get()) == "(Wrapper)>LoggingTensor>tensor([1., 2.])"
 
 
 def test_a_copy_of_a_part_with_a_graph_goes_on_in_the_graph(bob: sy.VirtualWorker) -> None:
     x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0], requires_grad=True)).send(bob)
     part = (x * 3).child.child.child
-    twin = part.copy()
-    assert twin.requires_grad and not twin.is_leaf
-    assert twin.detach().get().tolist() == [3, 6]
+    duplicate = part.copy()
+    assert duplicate.requires_grad and not duplicate.is_leaf
+    assert duplicate.detach().get().tolist() == [3, 6]
 
 
 def test_an_argument_that_is_written_to_may_be_named(bob: sy.VirtualWorker) -> None:

@@ -305,7 +305,7 @@ class PointerPlan(RemoteReference):
         """A copy of the plan, with state of its own, at the same worker, and a pointer to it.
 
         >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
-        >>> twin = pointer.copy(); bob
+        >>> duplicate = pointer.copy(); bob
         <VirtualWorker id:bob #objects:2>
         """
         out = new_id()

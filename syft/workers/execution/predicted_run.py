@@ -183,9 +183,9 @@ def with_own_streams(
     command does, which seeds the stream of this command.  Where it may follow from private values
     that there is a command at all, the seed is the system's.
 
-    >>> given = torch.Generator().manual_seed(5); twin = torch.Generator().manual_seed(5)
+    >>> given, other = (torch.Generator().manual_seed(5) for _ in range(2))
     >>> (_, own), _ = with_own_streams([torch.ones(2), given], {}, Guard(frozenset()))
-    >>> own is given, torch.randint(2**63 - 1, (), generator=twin).item() == own.initial_seed()
+    >>> own is given, torch.randint(2**63 - 1, (), generator=other).item() == own.initial_seed()
     (False, True)
     """
     streams: dict[int, torch.Generator] = {}

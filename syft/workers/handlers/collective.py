@@ -278,13 +278,13 @@ def _inputs_that_run(
     Whoever may not read the inputs does not learn that it fails.  If it fails on zeros too, that
     follows from shapes and dtypes.
     """
-    trial = _program(message, inputs)
+    probe = _program(message, inputs)
     try:
-        next(trial, None)
+        next(probe, None)
     except Exception as error:
         return [torch.zeros_like(value) for value in inputs], guard.sealed(error)
     finally:
-        trial.close()
+        probe.close()
     return inputs, guard
 
 

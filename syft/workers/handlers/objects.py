@@ -25,11 +25,7 @@ from syft.workers.core.pipeline import Call, Declaration, handles, shortcut, tak
 from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
 from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
-from syft.workers.execution.leaving import (
-    check_no_graph,
-    reached_leaves,
-    twin_of,
-)
+from syft.workers.execution.leaving import check_no_graph, duplicate_of, reached_leaves
 from syft.workers.execution.public_facts import in_public_form, tells
 from syft.workers.handlers.gradient_return import (
     come_back,
@@ -246,7 +242,7 @@ def drop(call: Call, message: Drop) -> Reply | None:
 )
 def duplicate(call: Call, message: Duplicate) -> Reply:
     """Store a copy under another id: same values, grad, tags and guard, without a graph."""
-    return call.store(message.out, twin_of(call.stored(message.id)))
+    return call.store(message.out, duplicate_of(call.stored(message.id)))
 
 
 @handles(Search, Declaration(answers=(Value,), waits=False))

@@ -48,11 +48,11 @@ def _with(*places: tuple[Any, str, Any]) -> Iterator[None]:
 
 def _copy_of_what_is_named(tensor: torch.Tensor) -> torch.Tensor:
     """A copy whose gradient nobody was asked about."""
-    twin = bare_copy_of(tensor)
-    protect(twin, full_guard_of(tensor))
+    duplicate = bare_copy_of(tensor)
+    protect(duplicate, full_guard_of(tensor))
     if tensor.is_leaf and tensor.grad is not None:
-        twin.grad = tensor.grad.detach().clone()
-    return twin
+        duplicate.grad = tensor.grad.detach().clone()
+    return duplicate
 
 
 def _gradients_before_chains(tensor: Any) -> list[torch.Tensor]:

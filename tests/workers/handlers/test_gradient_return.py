@@ -644,7 +644,7 @@ def test_what_is_read_and_stays_gets_its_gradients(worker: Any, alice: Any) -> N
     """Also where it is moved afterwards, or has another id."""
     leaf, moving, gone = leaf_of(worker), leaf_of(worker), leaf_of(worker)
     losses = [(each * each).sum() for each in (leaf, moving, gone)]
-    twin = gone.contiguous()
+    duplicate = gone.contiguous()
     for _ in range(2):
         sy.get_all([leaf, moving, gone], keep=True)
     leaf.copy().get()
@@ -652,7 +652,7 @@ def test_what_is_read_and_stays_gets_its_gradients(worker: Any, alice: Any) -> N
     gone.get()
     for loss in losses:
         loss.backward()
-    for each in (leaf, moved, twin):
+    for each in (leaf, moved, duplicate):
         assert each.grad.copy().get().tolist() == [2, 2]
 
 

@@ -44,9 +44,9 @@ def _careless(guard: Guard) -> bool:
 def copies_the_gradient(call: Call, message: Any) -> Any:
     """A copy asks the guard of the gradient's object, and not of its memory."""
     gradient = call.stored(message.id).grad
-    twin = gradient.detach().clone()
-    protect(twin, gradient.__dict__.get("_guard"))
-    call.core.store.put(6, twin)
+    duplicate = gradient.detach().clone()
+    protect(duplicate, gradient.__dict__.get("_guard"))
+    call.core.store.put(6, duplicate)
     return call.tell(pack(True, Packer()), _careless)
 
 
@@ -214,8 +214,8 @@ def test_a_copy_of_a_cell_is_as_private_with_its_gradient() -> None:
     core.store.put(5, x)
     core.guard()
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
-    twin = opened_for(core.store.read(6), "ann", "bob")
-    assert full_guard_of(twin) is None and full_guard_of(twin.grad) == ANN
+    duplicate = opened_for(core.store.read(6), "ann", "bob")
+    assert full_guard_of(duplicate) is None and full_guard_of(duplicate.grad) == ANN
 
 
 @pytest.mark.parametrize(
