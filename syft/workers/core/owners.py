@@ -34,7 +34,7 @@ from syft.workers.labels.memory_owners import (
     out_of_sight,
     tensor_owners,
 )
-from syft.workers.labels.origin import Origin
+from syft.workers.labels.origin import ObjectOrigin
 
 Lookup = Callable[[int], Any]
 """The object of an id, also if it was dropped while a request waited that names it."""
@@ -57,16 +57,16 @@ class Owners:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._origins = store.origins
-        self._first: Origin | None = None
+        self._first: ObjectOrigin | None = None
         """Where an object comes from that has no record."""
         self._first_who: tuple[str | None, str] | None = None
-        self._results: dict[tuple[str | None, str], Origin] = {}
+        self._results: dict[tuple[str | None, str], ObjectOrigin] = {}
         """Where the results of a caller's requests come from, by its identity and name."""
 
     def meet(self, peer: Peer) -> bool:
         """Note that a caller makes a request; whether it is another one than the first."""
         if self._first is None:
-            self._first, self._first_who = Origin(peer.identity, peer.name), peer.who
+            self._first, self._first_who = ObjectOrigin(peer.identity, peer.name), peer.who
         return not self._is_first(peer)
 
     def forget(self) -> None:
@@ -77,10 +77,10 @@ class Owners:
     def _is_first(self, peer: Peer) -> bool:
         return self._first is None or self._first_who == peer.who
 
-    def of(self, id: int) -> Origin | None:
+    def of(self, id: int) -> ObjectOrigin | None:
         """Where an object, or a promise, comes from; None if there is neither of that id.
 
-        >>> store = ObjectStore("bob"); store.origins[5] = Origin(None, "bob", held=True)
+        >>> store = ObjectStore("bob"); store.origins[5] = ObjectOrigin(None, "bob", held=True)
         >>> Owners(store).of(5).held, Owners(store).of(7)
         (True, None)
         """
@@ -88,7 +88,7 @@ class Owners:
 
     # ------------------------------------------------------------------------------- new objects
 
-    def made(self, peer: Peer, ids: Iterable[int], backing: Origin | None = None) -> None:
+    def made(self, peer: Peer, ids: Iterable[int], backing: ObjectOrigin | None = None) -> None:
         """Record the objects that a request of ``peer`` has made, or promised.
 
         ``backing`` is the origin of what they stand for, if that is out of this worker's sight.
@@ -97,7 +97,7 @@ class Owners:
             return
         origin = self._results.get(peer.who)
         if backing is not None or origin is None:
-            origin = Origin(peer.identity, peer.name, backing=backing)
+            origin = ObjectOrigin(peer.identity, peer.name, backing=backing)
             if backing is None:
                 self._results[peer.who] = origin
         for id in ids:
@@ -117,7 +117,7 @@ class Owners:
             writers = {*promiser.writers, *writers, *peer.names}
         session = peer.session if may_be_leaf else None
         if session is not None or writers or not self._is_first(peer):
-            self._origins[id] = Origin(owner, name, writers, session)
+            self._origins[id] = ObjectOrigin(owner, name, writers, session)
 
     def share(self, peer: Peer, id: int, names: Collection[str]) -> None:
         """Name others who may change an object; nothing happens unless ``peer`` may do so."""
@@ -148,7 +148,7 @@ class Owners:
         >>> owners.meet(ann)
         False
         >>> store.put(5, torch.ones(2)); store.put(7, torch.ones(2))
-        >>> store.origins[7] = Origin(None, "bob", held=True)
+        >>> store.origins[7] = ObjectOrigin(None, "bob", held=True)
         >>> owners.belonging(ann)
         [5]
         """
@@ -222,7 +222,7 @@ class Owners:
                 return False
         return bool(ids)
 
-    def _foreign(self, peer: Peer, ids: Iterable[int]) -> list[tuple[int, Origin]]:
+    def _foreign(self, peer: Peer, ids: Iterable[int]) -> list[tuple[int, ObjectOrigin]]:
         """Those of the objects that are not of ``peer``, or stand for what is not."""
         origins, mine = self._origins, peer.identity
         rest = None if self._is_first(peer) else self._first
@@ -237,7 +237,7 @@ class Owners:
 
     def names(self, peer: Peer, id: int) -> list[str]:
         """Those who may change an object that ``peer`` has sent on to another worker."""
-        return (self.of(id) or Origin(peer.identity, peer.name)).names()
+        return (self.of(id) or ObjectOrigin(peer.identity, peer.name)).names()
 
     def refusal(self, peer: Peer, action: str, id: int, owner: str | None) -> PermissionDenied:
         """The error for a change of an object that is not, or does not lie in what is, the
@@ -258,7 +258,7 @@ class Permit:
         owners: Owners,
         peer: Peer,
         action: str,
-        foreign: Sequence[tuple[int, Origin]],
+        foreign: Sequence[tuple[int, ObjectOrigin]],
         access: Access,
     ) -> None:
         self.owners, self.peer, self.action = owners, peer, action
@@ -309,12 +309,12 @@ class Permit:
                 owners = (leaf for leaf in owners if not leaf.admits(owner))
             self._check(owners, id)
 
-    def _check(self, owners: Iterable[Origin], id: int) -> None:
+    def _check(self, owners: Iterable[ObjectOrigin], id: int) -> None:
         for origin in owners:
             if not origin.admits(self.peer.identity):
                 raise self.owners.refusal(self.peer, self.action, id, origin.owner)
 
-    def backing(self, lookup: Lookup) -> Origin | None:
+    def backing(self, lookup: Lookup) -> ObjectOrigin | None:
         """Where that comes from for which the results of the request may stand, if this worker
         does not see their memory: data at another worker, and layouts without storages."""
         for id, origin in self.foreign:

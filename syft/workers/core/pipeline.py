@@ -53,7 +53,7 @@ from syft.workers.execution.private_commands import Converting, converted, run_g
 from syft.workers.labels.cell import Stored, elements_guard_of, guard_of, unsealed
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
-from syft.workers.labels.origin import Origin
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
 
@@ -158,7 +158,7 @@ class Call(msgspec.Struct, eq=False):
     held: HeldInputs | None = None
     read: Any = None
     permit: Permit | None = None
-    backing: Origin | None = None
+    backing: ObjectOrigin | None = None
     left: Answer | Value | None = None
     _guard: Guard | None = _NOT_ASKED
 

@@ -59,7 +59,7 @@ from syft.workers.labels.cell import Stored
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import protect_all, travelling_guard_of
-from syft.workers.labels.origin import Origin
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancelled,
@@ -463,10 +463,10 @@ class WorkerCore:
 
     def own(self, id: int, writers: Iterable[str] = ()) -> None:
         """Note that the owner's program holds an object: it outlives its pointers."""
-        self.store.origins[id] = Origin(None, self.name, writers, held=True)
+        self.store.origins[id] = ObjectOrigin(None, self.name, writers, held=True)
         self.contested = True
 
-    def note_made(self, ids: Iterable[int], backing: Origin | None = None) -> None:
+    def note_made(self, ids: Iterable[int], backing: ObjectOrigin | None = None) -> None:
         """Note that the request which is being served made these objects."""
         if self.contested and self.serving is not None:
             self.owners.made(self.serving, ids, backing)

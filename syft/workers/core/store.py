@@ -26,7 +26,7 @@ from syft.workers.labels.cell import Stored, sealed
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of
-from syft.workers.labels.origin import Origin
+from syft.workers.labels.origin import ObjectOrigin
 
 TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""
@@ -105,7 +105,7 @@ class ObjectStore:
         self.tags = TagIndex(self.objects)
         """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
-        self.origins: dict[int, Origin] = {}
+        self.origins: dict[int, ObjectOrigin] = {}
         """Where an object, or a promise, comes from, if that is needed: see
         :mod:`~syft.workers.core.owners`."""
         self.departed: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()

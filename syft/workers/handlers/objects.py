@@ -40,7 +40,7 @@ from syft.workers.labels.crossings import goes_on
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, protect
-from syft.workers.labels.origin import Origin
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -351,10 +351,10 @@ def give_up(call: Call, message: GiveUp) -> Reply:
     return Done(message.seq)
 
 
-def _origin(call: Call) -> Origin:
+def _origin(call: Call) -> ObjectOrigin:
     """Whose an object is that is about to be moved, by the time that this was asked."""
     peer = call.peer
-    return call.core.owners.of(call.message.id) or Origin(peer.identity, peer.name)
+    return call.core.owners.of(call.message.id) or ObjectOrigin(peer.identity, peer.name)
 
 
 @handles(
@@ -394,7 +394,7 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     if not followed:
         return None
     frozen = not (value.requires_grad or message.requires_grad)
-    writers = Origin(origin.owner, origin.name, {*origin.writers, message.to})
+    writers = ObjectOrigin(origin.owner, origin.name, {*origin.writers, message.to})
     send_after(core, connection, id, value, place, writers, frozen)
     return False
 

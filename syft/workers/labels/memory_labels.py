@@ -22,7 +22,7 @@ from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.program.recording.environment.snapshot import LABELS
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
-from syft.workers.labels.origin import Origin
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.labels.walk import gradients_behind, places_of
 
 LABEL: Final = "_label"
@@ -43,10 +43,10 @@ class Label(NamedTuple):
     """
 
     guard: Guard | None = None
-    owner: Origin | None = None
+    owner: ObjectOrigin | None = None
     most: Any = None
     viewed: bool = False
-    reached: Origin | None = None
+    reached: ObjectOrigin | None = None
     walked: Any = None
 
 

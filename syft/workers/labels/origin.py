@@ -51,7 +51,7 @@ def writers_of(value: object) -> frozenset[str]:
     return named
 
 
-class Origin:
+class ObjectOrigin:
     """Where one object comes from; it never changes.
 
     ``owner`` is the user whose it is, or the name of a caller without a user; None stands for the
@@ -60,7 +60,7 @@ class Origin:
     that is ``held`` outlives its pointers.  ``backing`` is the origin of what it stands for, if
     that lies where this worker cannot see whether it is the same memory.
 
-    >>> origin = Origin("ann", "me", ("bea",))
+    >>> origin = ObjectOrigin("ann", "me", ("bea",))
     >>> [origin.admits(user) for user in ("ann", "bea", "eve", None)]
     [True, True, False, True]
     """
@@ -74,7 +74,7 @@ class Origin:
         writers: Iterable[str] = (),
         session: object = None,
         held: bool = False,
-        backing: Origin | None = None,
+        backing: ObjectOrigin | None = None,
     ) -> None:
         self.owner, self.name = owner, name
         self.writers = frozenset(writers)
@@ -84,7 +84,7 @@ class Origin:
         """Whether a user, or a caller without one, may change the object; None is the owner of the
         worker.
 
-        >>> Origin("ann", "me").admits(None), Origin(None, "bob").admits("ann")
+        >>> ObjectOrigin("ann", "me").admits(None), ObjectOrigin(None, "bob").admits("ann")
         (True, False)
         """
         return identity is None or identity == self.owner or identity in self.writers
@@ -92,7 +92,7 @@ class Origin:
     def names(self) -> list[str]:
         """Those who may change it, for a worker to which it is moved.
 
-        >>> Origin("ann", "me", ("bea",)).names(), Origin(None, "bob").names()
+        >>> ObjectOrigin("ann", "me", ("bea",)).names(), ObjectOrigin(None, "bob").names()
         (['ann', 'bea', 'me'], ['bob'])
         """
         names = {self.name, *self.writers}
@@ -100,11 +100,11 @@ class Origin:
             names.add(self.owner)
         return sorted(names)
 
-    def with_writers(self, names: Iterable[str]) -> Origin:
+    def with_writers(self, names: Iterable[str]) -> ObjectOrigin:
         """The same with more who may change the object.
 
-        >>> Origin("ann", "me").with_writers(["bea"]).admits("bea")
+        >>> ObjectOrigin("ann", "me").with_writers(["bea"]).admits("bea")
         True
         """
         writers = self.writers.union(names)
-        return Origin(self.owner, self.name, writers, self.session, self.held, self.backing)
+        return ObjectOrigin(self.owner, self.name, writers, self.session, self.held, self.backing)

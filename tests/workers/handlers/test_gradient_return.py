@@ -11,7 +11,7 @@ import torch
 import syft as sy
 from syft.ids import new_id
 from syft.workers.handlers import gradient_return as gradients
-from syft.workers.labels.origin import Origin
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire.messages import Move
 from tests.chain.refusal import refusal
 from tests.shells.child import make_worker
@@ -198,7 +198,7 @@ def test_a_module_that_is_moved_has_leaves(
 def test_a_leaf_that_cannot_be_followed_is_not_stored(
     me: sy.VirtualWorker, bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
-    connection, origin = bob.connection_to(alice), Origin("me", "me")
+    connection, origin = bob.connection_to(alice), ObjectOrigin("me", "me")
     taken = torch.ones(1).send(alice)
     about = taken.id_at_location, torch.ones(1), None, origin, "alice"
     with pytest.raises(sy.exceptions.ObjectIdTaken):
