@@ -152,7 +152,7 @@ class Wrapper(ChosenMethods, torch.Tensor):
     __str__ = __repr__
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows: nothing is asked of a worker for it."""
+        """A notebook shows this; nothing is asked of a worker for it."""
         return self.child._repr_html_()
 
     def __format__(self, spec: str) -> str:
@@ -335,7 +335,7 @@ def may_take_data(target: torch.Tensor, source: torch.Tensor) -> bool:
 
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What torch's own part of a wrapper says of the data."""
+    """The data as torch's own part of a wrapper describes it."""
     shape, strides = tuple(tensor.shape), tensor.stride()
     return shape, strides, tensor.storage_offset(), tensor.dtype, tensor.device
 
@@ -398,7 +398,7 @@ def first_link(tensor: torch.Tensor | None) -> Link:
 
 
 def _described(wrapper: Wrapper) -> str:
-    """What errors about a recording call a wrapper: by its first link."""
+    """The name of a wrapper in errors about a recording: that of its first link."""
     link = wrapper.child
     describe = FOREIGN.get(type(link))
     return f"a {type(link).__name__}" if describe is None else describe(link)

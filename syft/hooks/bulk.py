@@ -30,7 +30,7 @@ from syft.workers.wire.messages import FetchAll, PutAll
 
 
 class Parcel:
-    """What is to go over one connection in one message, with the pointers to it.
+    """The tensors that go over one connection in one message, with the pointers to them.
 
     The pointers get their ids when it is sent.
     """

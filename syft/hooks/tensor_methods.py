@@ -110,7 +110,7 @@ def move(
 def moved(
     tensor: torch.Tensor, location: Location, requires_grad: bool = False, user: str | None = None
 ) -> Any:
-    """What :func:`move` returns, also of a part of a module."""
+    """The tensor that :func:`move` returns, also of a part of a module."""
     refuse_shared(tensor)
     link = first_link(tensor)
     result = link.move(location, requires_grad, user)

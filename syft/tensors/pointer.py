@@ -103,7 +103,7 @@ class PointerTensor(RemoteReference, BarePointer):
     # Rarely set, as ``_summary`` is.
     _parent: PointerTensor | None = None
     gradient_known: tuple[int, Any] | None = None
-    """What the connection knows of the gradient: see :class:`~syft.workers.client.facts.Facts`."""
+    """Facts of the connection about the gradient: see :class:`~syft.workers.client.facts.Facts`."""
     grid: Any = None
     """The grid of remote numbers in fixed precision, where it was chosen at this end."""
     may_be_argument: bool = False
@@ -253,7 +253,7 @@ register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.locatio
 
 
 def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
-    """What a call returns that makes one new tensor, if that is not there yet."""
+    """The result of a call that makes one new tensor, if that is not there yet."""
     if type(value) is not Pending:
         return connection.results(value, out, ONE_TENSOR, fresh=True)
     link = PointerTensor(connection, out)

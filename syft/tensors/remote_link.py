@@ -1,4 +1,4 @@
-"""What links to an object at another worker have in common: fetch it, move it, describe it.
+"""Links to an object at another worker: all of them fetch it, move it and describe it.
 
 Each method is one message over the link's connection.  The torch calls themselves are
 :class:`~syft.tensors.pointer.PointerTensor`'s.
@@ -46,7 +46,7 @@ from syft.workers.wire.messages import (
 
 
 class Summary:
-    """What is known about a remote tensor without asking again: tags, description, shape.
+    """Facts about a remote tensor that need no question: tags, description, shape.
 
     >>> Summary(["#digits"], None, torch.Size([2])).show()
     '\\n\\tTags: #digits \\n\\tShape: torch.Size([2])'
@@ -114,7 +114,7 @@ class RemoteLink(Link):
         self.private_kind = tensor.dtype, tensor.shape, self.connection.facts.losses
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: where the tensor is, and what is known of it without asking."""
+        """A notebook shows this: where the tensor is, and what is known of it without asking."""
         private = "" if self.private_kind is None else "private"
         summary = self._summary
         tags = "" if summary is None else names(summary.tags)
@@ -378,7 +378,7 @@ class RemoteLink(Link):
 
 
 def _fetched(link: weakref.ref[RemoteLink], pending: Pending) -> None:
-    """What has been fetched need not be collected; after a failure it is still there."""
+    """A fetched object need not be collected; after a failure it is still there."""
     pointer = link()
     if pointer is not None and not pending.failed:
         pointer.garbage_collect_data = False
@@ -387,7 +387,8 @@ def _fetched(link: weakref.ref[RemoteLink], pending: Pending) -> None:
 def _moved(
     link: weakref.ref[RemoteLink], connection: Connection, id: int, collects: bool, pending: Pending
 ) -> None:
-    """What a move has not taken away is collected as before; if its pointer is gone, at once."""
+    """An object that a move has left here is collected as before; if its pointer is gone, at
+    once."""
     pointer = link()
     if not pending.failed:
         connection.stop_owning(id)

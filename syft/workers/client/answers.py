@@ -1,4 +1,4 @@
-"""What a worker answers to questions about its objects, checked before it is used.
+"""Answers of a worker to questions about its objects, checked before they are used.
 
 A reply that can be read may still hold anything.  What is handed to the user's program as it is
 needs no check; what this library takes apart does, so that a worker that answers nonsense is named

@@ -392,7 +392,7 @@ class Connection(OperationSender):
         return ids, answer if type(answer) is Pending else None
 
     def _terms(self, guard: Guard | None, value: Any) -> Terms | None:
-        """What a message says of the guard of a value besides the users."""
+        """The fields of a message on the guard of a value, besides the users."""
         return terms_of(guard, self.owner.id, self._core.serving is not None, value)
 
     @exclusive
