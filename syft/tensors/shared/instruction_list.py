@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -122,64 +122,75 @@ class InstructionList:
         are results too, if somebody may use them again; with ``opening`` it makes all of those.
         A look at what is joined away is no result.
         """
-        made = [(slot, reference()) for slot, reference in self._made]
-        living = {slot: one for slot, one in made if one and one.recording is self}
-        living = {slot: one for slot, one in living.items() if one.slot == slot}
-        masked = tuple(slot for slot, one in living.items() if isinstance(one, MaskedCell))
-        cells = tuple(slot for slot in living if slot not in masked)
-        key = self._key(cells, masked, opening)
+        living = self._living()
+        masked = tuple([slot for slot, one in living.items() if isinstance(one, MaskedCell)])
+        key = self._key(tuple(living), masked, opening)
         finished = _FINISHED.get(key)
         if finished is None:
-            finished = _FINISHED[key] = self._finished(cells, masked, opening)
+            finished = _FINISHED[key] = self._finished(tuple(living), masked, opening)
             if len(_FINISHED) > _MOST_KEPT:
                 _FINISHED.popitem(last=False)
         for slot, place in finished.masks.items():
-            if slot in living:
-                living[slot].place = place  # type: ignore[attr-defined]
+            living[slot].place = place  # type: ignore[attr-defined]
         program = finished.program.on([self._constants[at] for at in finished.constants])
         return program, [living[slot] for slot in finished.results]
 
-    def _key(self, cells: tuple[int, ...], masked: tuple[int, ...], opening: bool) -> Any:
+    def _living(self) -> dict[int, SharedObject]:
+        """What the instructions make and somebody still has, by slots: shares, then masked
+        values."""
+        made = [(slot, reference()) for slot, reference in self._made]
+        found = {
+            slot: one
+            for slot, one in made
+            if one is not None and one.recording is self and one.slot == slot
+        }
+        masked = {slot: one for slot, one in found.items() if isinstance(one, MaskedCell)}
+        return {slot: one for slot, one in found.items() if slot not in masked} | masked
+
+    def _key(self, living: tuple[int, ...], masked: tuple[int, ...], opening: bool) -> Any:
         """What the program follows from; of public tensors their kinds and sizes."""
-        public = tuple(
-            [
-                (one.dtype, one.shape, magnitude(one) if one.dtype is torch.int64 else 0)
-                for one in self._constants
-            ]
-        )
-        stated, looks = tuple(self.stated), tuple(self.looks)
-        made = cells, masked, opening, stated, looks
-        return len(self.inputs), tuple(self.instructions), public, made
+        public = [
+            (one.dtype, one.shape, magnitude(one) if one.dtype is torch.int64 else 0)
+            for one in self._constants
+        ]
+        known = tuple(self.instructions), tuple(public), tuple(self.stated), tuple(self.looks)
+        return len(self.inputs), living, masked, opening, *known
 
     def _finished(
-        self, cells: tuple[int, ...], masked: tuple[int, ...], opening: bool
+        self, living: tuple[int, ...], masked: tuple[int, ...], opening: bool
     ) -> FinishedList:
-        inputs, constants = range(len(self.inputs)), range(len(self._constants))
+        """Find what the list becomes."""
+        whole, moved = self._whole()
+        place = {slot: one.index for slot, one in moved.items()}
+        asked = living if opening else living[: len(living) - len(masked)]
+        outputs = tuple([moved[slot] for slot in asked])
+        stated, looks = (set(map(place.__getitem__, some)) for some in (self.stated, self.looks))
+        shorter = joined(replace(whole, outputs=outputs), stated, looks)
+        opened = _places_of_masks(shorter)
+        there = {*shorter.results, *opened}
+        results = tuple([slot for slot in living if place[slot] in there])
+        outputs = tuple([moved[slot] for slot in results])
+        program, left = compacted(replace(shorter, outputs=outputs))
+        kept = [at for at in range(len(self._constants)) if place[_PUBLIC + at] in left]
+        masks = {slot: opened[place[slot]] for slot in masked if slot in results}
+        return FinishedList(program.on(()), tuple(kept), results, masks)
+
+    def _whole(self) -> tuple[ShareProgram, dict[int, Slot]]:
+        """All instructions as a program without results, and what each slot became."""
         slots, recorded = iter(range(self._slots)), []
         for code, args, count in self.instructions:
             outs = tuple([Slot(next(slots)) for _ in range(count)])
             recorded.append(Action(code, args, {}, outs if count > 1 else outs[0]))
+        inputs, constants = range(len(self.inputs)), range(len(self._constants))
         given = [*(-1 - at for at in inputs), *(_PUBLIC + at for at in constants)]
         actions, moved = numbered(given, recorded, {})
-        asked = (*cells, *masked) if opening else cells
-        whole = ShareProgram(
-            len(self.inputs),
-            actions,
-            tuple(moved[slot] for slot in asked),
-            constants=tuple(self._constants),
-        )
-        stated, looks = ({moved[slot].index for slot in some} for some in (self.stated, self.looks))
-        shorter = joined(whole, stated, looks)
-        opened = {
-            one.out.index: place
-            for place, one in enumerate(shorter.actions)
-            if one.op == ShareCode.MASK
-        }
-        there = {*shorter.results, *opened}
-        results = tuple(slot for slot in (*cells, *masked) if moved[slot].index in there)
-        outputs = tuple(moved[slot] for slot in results)
-        program = ShareProgram(whole.inputs, shorter.actions, outputs, constants=whole.constants)
-        program, places = compacted(program)
-        kept = tuple(at for at in constants if moved[_PUBLIC + at].index in places)
-        masks = {slot: opened[moved[slot].index] for slot in masked if moved[slot].index in opened}
-        return FinishedList(program.on(()), kept, results, masks)
+        return ShareProgram(len(inputs), actions, (), constants=tuple(self._constants)), moved
+
+
+def _places_of_masks(program: ShareProgram) -> dict[int, int]:
+    """The place of the instruction that fills each slot of a masked value."""
+    return {
+        one.out.index: place
+        for place, one in enumerate(program.actions)
+        if one.op == ShareCode.MASK
+    }
