@@ -23,11 +23,9 @@ from syft.workers.shells.network import Network
 from syft.workers.shells.virtual import Hooked, VirtualWorker
 from syft.workers.shells.worker import Worker
 from syft.workers.sockets.address import Address
-from syft.workers.sockets.asked_for import AskedFor
-from syft.workers.sockets.calling import CallingBoard
-from syft.workers.sockets.dialling import Target, sensible
+from syft.workers.sockets.calling import CallingBoard, Keeper
+from syft.workers.sockets.dialling import AskedFor, Target, sensible
 from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
-from syft.workers.sockets.keeper import Keeper
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Introduction, Meet, Welcome
 from syft.workers.sockets.line_transport import LineWorker
@@ -46,6 +44,7 @@ def _forget_lines() -> None:
     """In a forked process: the sockets are the parent's, which goes on with them."""
     for exchange in list(_exchanges):
         exchange.keeper = None
+        exchange.board.forked()
         for line in exchange.board.lines:
             if line.websocket is not None:
                 line.websocket.forked()
@@ -238,8 +237,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         self.vouch = partial(exchange.acquaint, id)
         self._serve_beside(local)
         network.workers[id] = self
-        line.attach(websocket, 0)
-        self.board.add(line, target.dial)
+        self.board.begin(line, websocket, target.dial)
         exchange.enter(self)
 
     def _serve_beside(self, local: VirtualWorker) -> None:

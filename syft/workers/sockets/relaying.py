@@ -16,7 +16,7 @@ from syft.serde.frame import Frame
 from syft.workers.shells.network import Network
 from syft.workers.sockets.line import TUNNELS, Line
 from syft.workers.sockets.line_texts import Closed, Control, Opened, Room, Tunnel
-from syft.workers.sockets.tunnel_ends import MOST_TUNNELS, ROOM
+from syft.workers.sockets.tunnel_ends import MOST_TUNNELS, ROOM, Enterable, enter
 from syft.workers.sockets.websocket import REFUSED
 from syft.workers.wire.sealed_bytes import read_sealed, sealed_frame
 
@@ -24,7 +24,7 @@ _PAUSE: Final = 0.1
 """Seconds between two attempts to go on with a line that tunnels need."""
 
 
-class Carrier(Protocol):
+class Carrier(Enterable, Protocol):
     """What relays need of the lines of a program."""
 
     network: Network
@@ -63,6 +63,7 @@ class Relays:
         self.passed_on = 0
         """Bytes that were passed on."""
         self._carrier = carrier
+        enter(carrier, self)
         self._sides: dict[tuple[Line, int], _Side] = {}
         self._next = 2
         self._next_attempt = 0.0

@@ -22,7 +22,8 @@ from syft.serde.buffers import fresh_buffer
 from syft.serde.frame import Frame
 from syft.workers.sockets.line import TUNNELS, Line
 from syft.workers.sockets.line_texts import Closed, Control, Opened, Room, Tunnel
-from syft.workers.sockets.readiness import READ, WRITE, Readiness
+from syft.workers.sockets.board import Board
+from syft.workers.sockets.readiness import READ, WRITE
 from syft.workers.sockets.websocket import REFUSED
 from syft.workers.wire.sealed_bytes import MOST_SEALED, read_sealed, sealed_frame
 
@@ -31,16 +32,26 @@ ROOM: Final = 1 << 20
 MOST_TUNNELS: Final = 16
 """Tunnels of one line that one end may open."""
 
-_TUNNEL_TEXTS: Final = frozenset((Tunnel, Opened, Room, Closed))
+
+class Enterable(Protocol):
+    """Lines for whose texts and channels somebody may enter himself: see
+    :class:`~syft.workers.sockets.switchboard.Switchboard`."""
+
+    acts: dict[type[Control], Callable[[Line, Any], None]]
+    passes: dict[int, Callable[[Line, Frame], None]]
 
 
-def is_about_tunnels(control: Control) -> bool:
-    """Whether a text is about a tunnel.
+def enter(board: Enterable, tunnels: Any) -> None:
+    """Have ``tunnels`` act on all texts about tunnels that come over lines, and take their bytes.
 
-    >>> is_about_tunnels(Room(1, 5))
-    True
+    >>> from types import SimpleNamespace
+    >>> board = SimpleNamespace(acts={}, passes={})
+    >>> enter(board, "whoever knows what to do")
+    >>> print(*(kind.__name__ for kind in board.acts), *board.passes)
+    Tunnel Opened Room Closed 2
     """
-    return type(control) in _TUNNEL_TEXTS
+    board.acts |= dict.fromkeys((Tunnel, Opened, Room, Closed), lambda *about: tunnels.said(*about))
+    board.passes[TUNNELS] = lambda *about: tunnels.passed(*about)
 
 
 class Hears(Protocol):
@@ -153,15 +164,16 @@ class TunnelEnd:
 
 
 class TunnelEnds:
-    """The ends of tunnels in this process; ``watcher`` tells when their sockets can be used.
+    """The ends of tunnels in this process, whose loop is that of ``board``.
 
     ``accept`` takes the near socket of a tunnel that a caller has opened, with its line, as one
     more connection, and returns the fingerprint of the certificate that is shown there.  It raises
     :class:`OSError` if the caller may open none.
     """
 
-    def __init__(self, watcher: Readiness, accept: Callable[[Line, socket.socket], str]) -> None:
-        self.watcher = watcher
+    def __init__(self, board: Board, accept: Callable[[Line, socket.socket], str]) -> None:
+        self.watcher = board.watched
+        enter(board, self)
         self._accept = accept
         self._ends: dict[tuple[Line, int], TunnelEnd] = {}
         self._next = 1

@@ -412,7 +412,10 @@ class Ends:
         self.events: dict[int, tuple[int, Callable[[int], None]]] = {}
         self.line = Line("bob", Limits(), odd=True)
         self.near: list[socket.socket] = []
-        self.tunnels = TunnelEnds(self, self.accept)
+        self.acts: dict[Any, Any] = {}
+        self.passes: dict[int, Any] = {}
+        self.watched: Any = self
+        self.tunnels = TunnelEnds(self, self.accept)  # type: ignore[arg-type]
         self.news: list[str] = []
 
     def watch(self, number: int, events: int, act: Callable[[int], None]) -> None:
@@ -573,6 +576,8 @@ class Program:
         self.network = Network()
         self.bob, self.alice = (Line(name, Limits(), odd=False) for name in ("bob", "alice"))
         self.revived: list[str] = []
+        self.acts: dict[Any, Any] = {}
+        self.passes: dict[int, Any] = {}
         self.relays = Relays(self)
         self.relays.leads_to = lambda line, name: self.alice if name == "alice" else None
 
