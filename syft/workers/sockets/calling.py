@@ -23,7 +23,7 @@ from syft.workers.sockets.large_memory import LargeMemory
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Busy, Bye, Introduction, Meet, Open, Resume
 from syft.workers.sockets.progress import Progress
-from syft.workers.sockets.relaying import Relays
+from syft.workers.sockets.tunnels import Relays
 from syft.workers.sockets.websocket import GOING_AWAY, WebSocket
 
 _BRISK: Final = 0.002
@@ -47,7 +47,7 @@ class CallingBoard(Board):
         """What a worker said of what it is doing."""
         self._moved_when_told = -1  # the requests that had been made when it was said
         self.introduce: Callable[[Line, Meet], Introduction] = _nobody
-        self.relays = Relays(self)
+        self.relays = Relays(self, self.revive)
         self.acts |= {Open: self.opened, Busy: self._told_busy, Meet: self._introduced}
 
     # ------------------------------------------------------------------------------- waiting
@@ -70,9 +70,11 @@ class CallingBoard(Board):
         """Wait for the only line, and take in what comes; False if there is something else to do
         first.  This is what a program does nearly always, in fewer steps."""
         websocket = line.websocket
-        if websocket is None or websocket.messages or websocket.queued or self._reading:
+        if websocket is None or self._reading or self._ready or self._polls or line.deadlines:
             return False
-        if self._ready or self._polls or line.deadlines or not websocket.stream.blocks:
+        if websocket.queued:
+            self.write(line)
+        if websocket.queued or websocket.messages or not websocket.stream.blocks:
             return False
         self._reading.add(line)
         try:

@@ -133,6 +133,12 @@ def _blocks_by_default() -> bool:
     return os.environ.get("SYFT_BLOCKING", "") not in ("", "0")
 
 
+class _Within(threading.local):
+    """How many seconds each wait of the present thread may last, if something says so."""
+
+    seconds: Any = object()
+
+
 class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
     """A worker of another process, which serves at ``host`` and ``port`` or at a Unix socket.
 
@@ -231,7 +237,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         self.welcome = welcome
         """What the worker said when this program connected."""
         self.timeout = asked.timeout
-        self._within = threading.local()
+        self._within = _Within()
         self.blocking = asked.blocking
         self._exchange = exchange
         self.vouch = partial(exchange.acquaint, id)
@@ -308,20 +314,18 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         Raises :class:`~syft.exceptions.WorkerTimeout` at the line that waits; what was asked may
         still be done.
         """
-        mine = vars(self._within)  # a dictionary of this thread
-        outer = dict(mine)
-        mine["seconds"] = seconds
+        mine = self._within
+        outer, mine.seconds = mine.seconds, seconds
         try:
             yield
         finally:
-            mine.clear()
-            mine.update(outer)
+            mine.seconds = outer
 
     @property
     def patience(self) -> float | None:
         """Seconds that a wait of this thread for the worker may last; None: it has no end."""
-        seconds: float | None = vars(self._within).get("seconds", self.timeout)
-        return seconds
+        seconds = self._within.seconds
+        return self.timeout if seconds is _Within.seconds else seconds
 
     def list_objects(self) -> list[int]:
         """The ids of what this program finds at the worker: what it has made there, and what has

@@ -8,6 +8,7 @@ request, so it asks epoll itself.  Systems without it have ``selectors``, in the
 from __future__ import annotations
 
 import contextlib
+import functools
 import select
 import selectors
 from typing import Any, Final, Protocol
@@ -79,7 +80,7 @@ class Epoll:
         ready: list[tuple[Any, int]] = []
         happened = []
         if soon and self._gives_way is not None:
-            happened = look(lambda: self._epoll.poll(0), self._gives_way)
+            happened = look(functools.partial(self._epoll.poll, 0), self._gives_way)
         for number, event in happened or self._epoll.poll(seconds):
             owner, events = self._owners.get(number, _NOBODY)
             if event == select.EPOLLIN and events & READ:  # nearly always

@@ -35,7 +35,7 @@ from syft.workers.sockets.line_texts import Busy, Bye
 from syft.workers.sockets.openings import Opening, Openings
 from syft.workers.sockets.readiness import READ
 from syft.workers.sockets.sparse_log import LOG, STRANGERS
-from syft.workers.sockets.tunnel_ends import TunnelEnds
+from syft.workers.sockets.tunnels import TunnelEnds
 from syft.workers.sockets.websocket import REFUSED
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Command
@@ -93,7 +93,7 @@ class ServingBoard(Board):
 
     ``accept`` makes an opening of a new connection, and ``house`` is called now and then.
     ``accept_tunnel`` takes the near end of a tunnel: see
-    :class:`~syft.workers.sockets.tunnel_ends.TunnelEnds`.
+    :class:`~syft.workers.sockets.tunnels.TunnelEnds`.
     """
 
     network: OutsideNetwork
@@ -340,8 +340,9 @@ class EqualShare:
     def is_exceeded(self, line: Line, held: int) -> bool:
         """Whether ``held`` bytes are more than the share of a line whose caller nobody knows, while
         all of these together have the worker hold too many."""
-        share = max(_LEAST_SHARE, _MOST_HELD // max(1, len(self._lines)))
-        if line.user is not None or held <= share:
+        if line.user is not None or held <= _LEAST_SHARE:
+            return False
+        if held <= _MOST_HELD // max(1, len(self._lines)):
             return False
         now = time.monotonic()
         if now >= self._next_sum:

@@ -5,7 +5,7 @@ serves them, and what is said about a line to whoever has entered itself in :att
 for that kind of text.  How a process waits is another matter (:mod:`syft.workers.sockets.board`).
 
 Extensions enter themselves there, and in :attr:`Switchboard.passes` for the frames of a channel of
-their own: tunnels do (:mod:`syft.workers.sockets.tunnel_ends`), and nothing here knows of them.
+their own: tunnels do (:mod:`syft.workers.sockets.tunnels`), and nothing here knows of them.
 
 A thread that looks after several lines goes on whatever one of them brings about.  All that such a
 thread calls, it calls by :meth:`Switchboard.contain`, or tells :meth:`Switchboard.failed` what was

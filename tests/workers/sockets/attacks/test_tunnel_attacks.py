@@ -44,10 +44,10 @@ from syft.workers.sockets.line_texts import (
     Tunnel,
     decode_control,
 )
-from syft.workers.sockets.relaying import Relays
+from syft.workers.sockets.tunnels import Relays
 from syft.workers.sockets.serving import _refuse_tunnel
 from syft.workers.sockets.streams import TlsStream
-from syft.workers.sockets.tunnel_ends import MOST_TUNNELS, ROOM, TunnelEnds
+from syft.workers.sockets.tunnels import MOST_TUNNELS, ROOM, TunnelEnds
 from syft.workers.wire.sealed_bytes import read_sealed, sealed_frame
 from tests.workers.sockets.out_of_reach import (  # noqa: F401
     Tap,
@@ -578,7 +578,7 @@ class Program:
         self.revived: list[str] = []
         self.acts: dict[Any, Any] = {}
         self.passes: dict[int, Any] = {}
-        self.relays = Relays(self)
+        self.relays = Relays(self, self.revive)  # type: ignore[arg-type]
         self.relays.leads_to = lambda line, name: self.alice if name == "alice" else None
 
     def push(self, line: Line) -> None:
@@ -624,7 +624,7 @@ def test_a_program_passes_on_between_those_that_it_introduces() -> None:
 
 def test_a_program_that_knows_no_workers_passes_nothing_on() -> None:
     program = Program()
-    relays = Relays(program)
+    relays = Relays(program, program.revive)  # type: ignore[arg-type]
     relays.said(program.bob, Tunnel(1, "alice"))
     assert type(program.texts(program.bob)[0]) is Closed and len(relays) == 0
 
