@@ -121,6 +121,15 @@ class OperationSender(RequestSender):
                 return STORED
             return self._received(seq, frame, answer, answered, drop, None, made)
 
+    def exchanged(self, seq: int, header: bytes, drop: tuple[int, ...], out: int) -> Any:
+        """What :meth:`command` returns of a command that makes one tensor and is written already,
+        to a worker that answers within the call."""
+        frame = Frame(header, [])
+        answer: Frame = self._exchange(frame)
+        if answer.done == seq:
+            return STORED
+        return self._received(seq, frame, answer, False, drop, None, (out,))
+
     def results(self, value: Any, out: int, expected: Returns | None, fresh: bool = False) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.
 
