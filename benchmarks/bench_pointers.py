@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft import native
+from syft import c_extension
 from benchmarks.memory import FORTY_MEGABYTES, memcpy, resident
 from benchmarks.recording import Amount, Ratio
 from benchmarks.training import Training, mlp
@@ -26,7 +26,7 @@ def bench_pointer_add(ratio: Ratio, bob: sy.VirtualWorker) -> None:
         "ptr + ptr / native add, 2 floats",
         subject=lambda: pointer + pointer,
         floor=lambda: x + x,
-        at_most=6 if native.EXTENSION is None else 4.5,
+        at_most=6 if c_extension.EXTENSION is None else 4.5,
         earlier="55-110",
         seconds=4,
     )
@@ -37,7 +37,7 @@ def bench_pointer_add_in_python(ratio: Ratio, bob: sy.VirtualWorker) -> None:
     x: Tensor = torch.tensor([1.0, 2.0])
     pointer = x.send(bob)
     assert pointer.dim() == 1
-    before = native.use(False)
+    before = c_extension.use(False)
     ratio(
         "the same without the extension in C, after facts were asked",
         subject=lambda: pointer + pointer,
@@ -46,14 +46,15 @@ def bench_pointer_add_in_python(ratio: Ratio, bob: sy.VirtualWorker) -> None:
         earlier="55-110",
         seconds=4,
     )
-    native.use(before)
+    c_extension.use(before)
 
 
 def bench_pointer_add_in_c(ratio: Ratio, bob: sy.VirtualWorker) -> None:
     """What the extension is worth, both ways in turns."""
-    if native.EXTENSION is None:
+    if c_extension.EXTENSION is None:
         pytest.skip("the extension in C was not built")
-    pointer: Tensor = torch.tensor([1.0, 2.0]).send(bob)
+    x: Tensor = torch.tensor([1.0, 2.0])
+    pointer = x.send(bob)
     assert pointer.dim() == 1
     ratio(
         "ptr + ptr with the extension in C / without",
@@ -61,11 +62,11 @@ def bench_pointer_add_in_c(ratio: Ratio, bob: sy.VirtualWorker) -> None:
         floor=lambda: pointer + pointer,
         at_most=0.65,
         earlier="-",
-        before_subject=lambda: native.use(True),
-        before_floor=lambda: native.use(False),
+        before_subject=lambda: c_extension.use(True),
+        before_floor=lambda: c_extension.use(False),
         seconds=4,
     )
-    native.use(True)
+    c_extension.use(True)
 
 
 def bench_federated_step(ratio: Ratio, bob: sy.VirtualWorker) -> None:

@@ -664,49 +664,89 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     return call_operation(args[0], &PyTuple_GET_ITEM(args[1], 0), PyTuple_GET_SIZE(args[1]));
 }
 
-/* PointerTensor.call, of operation, args and kwargs: self is the one in Python. */
-static PyObject *before_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    if (count == 3 && PyTuple_CheckExact(args[1]) && is_empty(args[2])) {
-        PyObject *made = call_operation(args[0], &PyTuple_GET_ITEM(args[1], 0), PyTuple_GET_SIZE(args[1]));
-        if (made != Py_NotImplemented) return made;
-        Py_DECREF(made);
-    }
-    return PyObject_Vectorcall(self, args, count, NULL);
-}
+/* What stands in the place of a function in Python: PointerTensor.call(cls, operation, args, kwargs), or
+   with an operation a method of wrappers.  It tries the operation, and calls that function otherwise. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function, *operation, *dict;
+} Route;
 
-static PyMethodDef before_method = {"call", (PyCFunction)(void (*)(void))before_call, METH_FASTCALL, NULL};
-
-static PyObject *before(PyObject *self, PyObject *function) {
-    return PyCFunction_New(&before_method, function);
-}
-
-/* A method of wrappers: self is (operation, the method in Python). */
-static PyObject *near_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    if (in_use && !keywords && count && is(args[0], Wrapper)) {
+static PyObject *route_call(PyObject *self, PyObject *const *args, size_t given, PyObject *keywords) {
+    Route *route = (Route *)self;
+    Py_ssize_t count = PyVectorcall_NARGS(given);
+    PyObject *made = NULL;
+    if (!in_use || keywords)
+        ;
+    else if (!route->operation) {
+        if (count == 4 && PyTuple_CheckExact(args[2]) && is_empty(args[3])) {
+            PyObject *const *items = &PyTuple_GET_ITEM(args[2], 0);
+            if (!(made = call_operation(args[1], items, PyTuple_GET_SIZE(args[2])))) return NULL;
+        }
+    } else if (count && is(args[0], Wrapper)) {
         int good = answers(function_modes, NULL, NULL);
         if (good > 0) good = answers(is_overriding, NULL, Py_True);
-        if (good < 0) return NULL;
-        PyObject *made = good ? call_operation(PyTuple_GET_ITEM(self, 0), args, count) : NULL;
-        if (good && made != Py_NotImplemented) return made;
-        Py_XDECREF(made);
+        if (good < 0 || (good && !(made = call_operation(route->operation, args, count)))) return NULL;
     }
-    return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 1), args, count, keywords);
+    if (made && made != Py_NotImplemented) return made;
+    Py_XDECREF(made);
+    return PyObject_Vectorcall(route->function, args, given, keywords);
 }
 
-static PyMethodDef near_method = {"near", (PyCFunction)(void (*)(void))near_call,
-                                  METH_FASTCALL | METH_KEYWORDS, NULL};
-
-static PyObject *near(PyObject *self, PyObject *both) { /* (operation, method) */
-    if (!PyTuple_CheckExact(both) || PyTuple_GET_SIZE(both) != 2) {
-        PyErr_SetString(PyExc_TypeError, "near((operation, method)) takes a pair");
-        return NULL;
-    }
-    PyObject *function = PyCFunction_New(&near_method, both), *method;
-    if (!function) return NULL;
-    method = PyInstanceMethod_New(function);
-    Py_DECREF(function);
-    return method;
+static PyObject *route_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    PyObject *function, *operation = NULL;
+    static char *names[] = {"function", "operation", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O", names, &function, &operation)) return NULL;
+    Route *route = (Route *)type->tp_alloc(type, 0);
+    if (!route) return NULL;
+    route->vectorcall = route_call;
+    route->function = Py_NewRef(function);
+    route->operation = Py_XNewRef(operation);
+    return (PyObject *)route;
 }
+
+static PyObject *route_bind(PyObject *self, PyObject *object, PyObject *kind) {
+    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+
+static int route_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(((Route *)self)->function);
+    Py_VISIT(((Route *)self)->operation);
+    Py_VISIT(((Route *)self)->dict);
+    return 0;
+}
+
+static int route_clear(PyObject *self) {
+    Py_CLEAR(((Route *)self)->function);
+    Py_CLEAR(((Route *)self)->operation);
+    Py_CLEAR(((Route *)self)->dict);
+    return 0;
+}
+
+static void route_end(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    route_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyGetSetDef route_attributes[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict}, {0}};
+
+static PyTypeObject RouteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "syft._native.Route",
+    .tp_basicsize = sizeof(Route),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL
+        | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = route_new,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Route, vectorcall),
+    .tp_descr_get = route_bind,
+    .tp_dictoffset = offsetof(Route, dict),
+    .tp_getset = route_attributes,
+    .tp_traverse = route_traverse,
+    .tp_clear = route_clear,
+    .tp_dealloc = route_end,
+};
 
 static PyObject *use(PyObject *self, PyObject *wanted) {
     int before = in_use, now = PyObject_IsTrue(wanted);
@@ -763,8 +803,6 @@ static PyObject *setup(PyObject *self, PyObject *args, PyObject *known) {
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
      "call(operation, args): the result of a common operation on pointers, or NotImplemented."},
-    {"before", before, METH_O, "before(function): what tries an operation, and calls that one otherwise."},
-    {"near", near, METH_O, "near((operation, method)): the method in C, which asks that one otherwise."},
     {"use", use, METH_O, "use(wanted): whether operations are taken from now on; returns what was."},
     {"setup", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS,
      "setup(**known): what the code above calls and reads, by name."},
@@ -776,4 +814,8 @@ static struct PyModuleDef module = {
     methods,
 };
 
-PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *made = PyType_Ready(&RouteType) ? NULL : PyModule_Create(&module);
+    if (made && PyModule_AddObjectRef(made, "Route", (PyObject *)&RouteType)) Py_CLEAR(made);
+    return made;
+}

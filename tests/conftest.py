@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft import native
+from syft import c_extension
 from tests.shells.child import hook_with_hub, make_worker, serve
 from tests.shells.owner import inspect
 from tests.shells.processes import ChildProcesses
@@ -102,7 +102,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests that are marked ``every_shell`` with workers of every shell, and those of
     pointers with the extension in C and without it."""
-    if native.EXTENSION is not None and metafunc.definition.nodeid.startswith(OF_POINTERS):
+    if c_extension.EXTENSION is not None and metafunc.definition.nodeid.startswith(OF_POINTERS):
         metafunc.parametrize("extension", EXTENSION, indirect=True)
     marked = metafunc.definition.get_closest_marker
     if "shell" in metafunc.fixturenames and marked("every_shell"):
@@ -113,9 +113,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def extension(request: pytest.FixtureRequest) -> Iterator[None]:
     """With the extension in C, if it was built, or without it."""
-    before = native.use(getattr(request, "param", True))
+    before = c_extension.use(getattr(request, "param", True))
     yield
-    native.use(before)
+    c_extension.use(before)
 
 
 @pytest.fixture

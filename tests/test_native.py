@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 import syft as sy
-from syft import native
+from syft import c_extension
 from syft.tensors.pointer import PointerTensor
 from syft.workers.client.connection import Connection
 from syft.workers.core.charges import Charges
@@ -31,13 +31,13 @@ from tools import build_native
 
 ROOT = Path(__file__).parent.parent
 
-built = pytest.mark.skipif(native.EXTENSION is None, reason="the extension in C was not built")
+built = pytest.mark.skipif(c_extension.EXTENSION is None, reason="the extension in C was not built")
 
 
 def take(operation: Any, *args: Any) -> Any:
     """The result of an operation in C, or NotImplemented."""
-    assert native.EXTENSION is not None
-    return native.EXTENSION.call(operation, args)
+    assert c_extension.EXTENSION is not None
+    return c_extension.EXTENSION.call(operation, args)
 
 
 NUMBERS = st.one_of(
@@ -121,13 +121,13 @@ def test_the_same_is_counted_noted_and_kept(hook: sy.TorchHook) -> None:
         assert torch.equal(grown.get(), torch.full((5000,), 2.0))
         return found, y.get()
 
-    before = native.use(False)
+    before = c_extension.use(False)
     try:
         expected = program("bob")
-        native.use(True)
+        c_extension.use(True)
         assert program("dan") == expected
     finally:
-        native.use(before)
+        c_extension.use(before)
 
 
 @built
@@ -365,7 +365,7 @@ def repeat(bob: sy.VirtualWorker, times: int) -> None:
     x: Any = torch.ones(2).send(bob)
     longer: Any = torch.ones(3).send(bob)
     for _ in range(times):
-        y = (x + x) * 2.5 - 300
+        ((x + x) * 2.5).sub(300)
         for z in (x[0], x @ x, x.sum()):
             del z
         take(Tensor.add, x, 2**63)
@@ -391,13 +391,13 @@ def test_no_object_is_left(bob: sy.VirtualWorker) -> None:
 
 SHORT = """
 import torch, syft as sy
-from syft import native
+from syft import c_extension
 hook = sy.TorchHook(torch)
 bob = sy.VirtualWorker(hook, id="bob")
 x = torch.tensor([1.0, 2.0]).send(bob)
 for number in (1, -1, 2.5, True, 2**40):
     y = (x + number) * x - x[0] / x.sum()
-print(native.EXTENSION is not None, native.use(True), (x + x).get().tolist(), y.dim())
+print(c_extension.EXTENSION is not None, c_extension.use(True), (x + x).get().tolist(), y.dim())
 """
 
 
@@ -421,13 +421,13 @@ def test_it_can_be_turned_off() -> None:
 
 @built
 def test_it_refuses_what_it_cannot_work_on() -> None:
-    extension: Any = native.EXTENSION
+    extension: Any = c_extension.EXTENSION
     with pytest.raises(TypeError, match="setup.. needs numbers"):
         extension.setup()
     with pytest.raises(TypeError, match="a tuple of arguments"):
         extension.call(Tensor.add, [1])
-    with pytest.raises(TypeError, match="takes a pair"):
-        extension.near(Tensor.add)
+    with pytest.raises(TypeError, match="missing required argument"):
+        extension.Route()
     with pytest.raises(TypeError):
         extension.call([], ())
 

@@ -6,11 +6,13 @@ It takes the common operation of a pointer from the call to the result
 
 from __future__ import annotations
 
+from functools import wraps
+
 import torch
 
 from syft.chain.wrapper import NEAR, Wrapper, make_opaque
 from syft.ids import new_id
-from syft.native import EXTENSION
+from syft.c_extension import EXTENSION
 from syft.ops.returns import ONE_TENSOR
 from syft.tensors.pointer import OPERATIONS, PointerTensor, taken_up
 from syft.torch_private import (
@@ -74,6 +76,8 @@ if EXTENSION is not None:
         small=SMALL,
         tombstones=TOMBSTONES,
     )
-    PointerTensor.call = EXTENSION.before(PointerTensor.call)  # type: ignore[method-assign]
+    _call = vars(PointerTensor)["call"].__func__
+    PointerTensor.call = classmethod(wraps(_call)(EXTENSION.Route(_call)))  # type: ignore
     for _name, _operation in NEAR.items():
-        setattr(Wrapper, _name, EXTENSION.near((_operation, getattr(Wrapper, _name))))
+        _method = getattr(Wrapper, _name)
+        setattr(Wrapper, _name, wraps(_method)(EXTENSION.Route(_method, _operation)))

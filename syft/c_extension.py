@@ -18,28 +18,25 @@ class Extension(NamedTuple):
 
     call: Callable[[Any, tuple[Any, ...]], Any]
     """The result of an operation on these arguments, or NotImplemented if Python has to run it."""
-    before: Callable[[Any], Any]
-    """What tries that, and otherwise calls a function in Python of operation, args and kwargs."""
-    near: Callable[[tuple[Any, Any]], Any]
-    """A method that tries the operation of a pair, and otherwise calls the method of the pair."""
+    Route: Callable[..., Any]
+    """What stands in the place of a function of (cls, operation, args, kwargs), or with an
+    operation of a method: it tries the operation, and otherwise calls that function."""
     setup: Callable[..., None]
     """Takes, by name, what the C code calls and reads, and begins to take operations."""
     use: Callable[[bool], bool]
     """Whether operations are taken from now on; returns what was so."""
 
 
-def _found() -> Extension | None:
-    """The extension, unless it was not built or is not wanted."""
-    if os.environ.get("SYFT_NATIVE") == "0":
-        return None
-    try:
-        from syft._native import before, call, near, setup, use
-    except ImportError:
-        return None
-    return Extension(call, before, near, setup, use)
+EXTENSION: Extension | None = None
+"""The extension, unless it was not built or is not wanted."""
 
-
-EXTENSION = _found()
+try:
+    from syft._native import Route, call, setup, use as _use
+except ImportError:  # there was no compiler
+    pass
+else:
+    if os.environ.get("SYFT_NATIVE") != "0":
+        EXTENSION = Extension(call, Route, setup, _use)
 
 
 def use(wanted: bool) -> bool:
