@@ -36,7 +36,6 @@ from syft.status_line import counted
 from syft.tensors.collective_call import sum_private
 from syft.tensors.fixed.fixed_link import decoded, is_fixed
 from syft.tensors.pointer import PointerTensor
-from syft.tensors.shared.shared_values import is_shared
 
 _FRACTION: Final = 24
 """Bits after the point of what is shared, as in :func:`syft.sum_private`."""
@@ -156,9 +155,10 @@ def _label(name: str, table: Table) -> str:
 def _refuse_encoded(name: str, table: Table) -> None:
     """Raise for tensors here in fixed precision or of shares: nothing of them can be fetched."""
     for key, tensor in table.items():
-        if is_fixed(tensor) or is_shared(tensor):
+        shared = first_link(tensor).shared_cell() is not None
+        if shared or is_fixed(tensor):
             wanted = "plain tensors or pointers (decode them first: float_precision(), decrypt())"
-            kind = "shares" if is_shared(tensor) else "fixed precision"
+            kind = "shares" if shared else "fixed precision"
             raise UnusableSetting("updates", wanted, f"{kind} in {key!r} of update {name}")
 
 

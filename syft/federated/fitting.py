@@ -21,7 +21,7 @@ from syft.federated.fit_progress import FitProgress, TrainingBar
 from syft.federated.sent_training import SentTraining, dataset_at
 from syft.hooks import bulk
 from syft.workers.client.handles import Handle
-from syft.workers.shells.training_calls import OnProgress, Steps, Trainer, TrainingCalls, Wanted
+from syft.workers.shells.training_calls import OnProgress, Steps, Trainer, Wanted, trained_by
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any
@@ -123,6 +123,7 @@ class Fit:
             return pointer
 
 
+@trained_by
 class PlanTrainer(Trainer):
     """Trains by plans at the worker; there is one for all workers.
 
@@ -171,6 +172,3 @@ def _rows(data: Tensor) -> int:
     if not rows:
         raise UnusableSetting("dataset_key", "that of one sample or more", "that of none")
     return rows
-
-
-TrainingCalls.trainer = PlanTrainer()

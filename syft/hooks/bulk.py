@@ -21,7 +21,6 @@ from syft.tensors.pointer import make_pointer
 from syft.tensors.remote_link import RemoteLink
 from syft.workers.client.answers import values_in
 from syft.workers.client.connection import Connection
-from syft.workers.client.contents import is_shared
 from syft.workers.client.transport import Location, Owner
 from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import FetchAll, PutAll
@@ -171,7 +170,7 @@ class Order:
     def add(self, link: RemoteLink) -> None:
         """Ask for the object of a link."""
         self.places[link.id_at_location, link.depth] = None
-        self.kept = self.kept or link.depth > 0 or is_shared(self.connection, link.id_at_location)
+        self.kept = self.kept or link.stays
 
     def ask(self, user: str | None, keep: bool) -> Callable[[], None]:
         """Send the request; returns the function that waits for the answer and takes it in."""
@@ -258,7 +257,7 @@ def _release(
     dropped: list[RemoteLink] = []
     again: dict[Connection, Order] = {}
     for link in links:
-        if not link.depth and not is_shared(link.connection, link.id_at_location):
+        if not link.stays:
             link.garbage_collect_data = False
             link.connection.facts.drop((link.id_at_location,))
             if drop and _points_on(orders[link.connection].fetched(link)):

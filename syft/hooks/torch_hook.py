@@ -39,7 +39,7 @@ from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower, encode_optimizer
 from syft.hooks.sending import Location
-from syft.hooks.short_tracebacks import ShortTracebacks
+from syft.hooks.short_tracebacks import shorten_tracebacks
 from syft.hooks.whole_modules import WholeModules
 from syft.notebook_html import line, table
 from syft.plans.abstract_plan import AbstractPlan
@@ -136,7 +136,6 @@ class TorchHook:
 
     local_worker: VirtualWorker
     _ledger: Ledger
-    _short_tracebacks: ShortTracebacks
 
     def __new__(
         cls,
@@ -174,8 +173,8 @@ class TorchHook:
             raise
         self.local_worker.is_client_worker = is_client is not False
         cls._current = self
-        self._short_tracebacks = ShortTracebacks()
-        AbstractPlan.sender = LocalPlanSender(self.local_worker)
+        shorten_tracebacks(self._ledger)
+        self._ledger.replace(AbstractPlan, "sender", LocalPlanSender(self.local_worker))
         return self
 
     def __repr__(self) -> str:
@@ -212,9 +211,7 @@ class TorchHook:
         if TorchHook._current is not self:
             return
         TorchHook._current = None
-        AbstractPlan.sender = None
         self._ledger.undo()
-        self._short_tracebacks.undo()
         for worker in list(self.local_worker.network.workers.values()):
             worker.close()
 

@@ -337,7 +337,7 @@ class AbstractPlan(Exportable):
         """
         if self._record.built is not None:
             state = HeldState(self._record.built, self._recipe())
-            if state.is_shared:
+            if state.has_shares:
                 state.convert("get")
         return self
 

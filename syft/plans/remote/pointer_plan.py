@@ -431,11 +431,9 @@ _SENT_BY_ID = frozenset((Wrapper, int, float, bool, type(None)))
 _INPUT_KINDS = {kind: InputKind.REFERENCE if kind is TENSOR else InputKind.NUMBER for kind in KINDS}
 
 
+@Connection.maker("plan")
 def make_plan_pointer(
     connection: Connection, id: int, garbage_collect_data: bool = True, card: Any = None
 ) -> PointerPlan:
     """A pointer to a plan that a search found."""
     return PointerPlan(connection, id, unpack_interface(card[3]), garbage_collect_data)
-
-
-Connection.make_plan_pointer = staticmethod(make_plan_pointer)

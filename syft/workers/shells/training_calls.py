@@ -61,6 +61,9 @@ class Trainer(ABC):
         """Measure the model as it is now; the steps return what was measured."""
 
 
+Trains = TypeVar("Trains", bound=Trainer)
+
+
 def _run(steps: Steps[T]) -> T:
     """The result of steps that wait themselves for what they give."""
     while True:
@@ -203,3 +206,9 @@ class TrainingCalls:
         """
         wanted = Wanted(return_loss, return_raw_accuracy, return_histograms, nr_bins)
         return await _run_in_turns(self.trainer.evaluate(self, dataset_key, user, wanted))
+
+
+def trained_by(kind: type[Trains]) -> type[Trains]:
+    """Have the decorated class of trainers carry out the training calls of all workers."""
+    TrainingCalls.trainer = kind()
+    return kind
