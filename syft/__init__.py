@@ -19,7 +19,7 @@ from syft.federated.averaging import federated_average as federated_average
 from syft.federated.averaging import federated_avg as federated_avg
 from syft.federated.base_dataset import BaseDataset as BaseDataset
 from syft.federated.federated_dataset import FederatedDataset as FederatedDataset
-from syft.federated.federated_loader import FederatedDataLoader as FederatedDataLoader
+from syft.federated.federated_dataset import FederatedDataLoader as FederatedDataLoader
 from syft.federated.federating import dataset_federate as dataset_federate
 from syft.federated.partition import Partition as Partition
 from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
@@ -28,7 +28,7 @@ from syft.federated import fitting as _fitting  # workers train by it
 from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
 from syft.federated.train_config import TrainConfig as TrainConfig
 from syft.hooks.renamed import not_there as _not_there
-from syft.hooks.renamed_modules import explain_renamed_modules as _explain_renamed_modules
+from syft.hooks.renamed import explain_renamed_modules as _explain_renamed_modules
 from syft.hooks.sharing_ahead import cost as cost
 from syft.hooks.sharing_ahead import prepare as prepare
 from syft.hooks.sharing_ahead import stock as stock
@@ -38,7 +38,7 @@ from syft.hooks.torch_hook import send_all as send_all
 from syft.hooks.torch_hook import synchronize as synchronize
 from syft.hooks.torch_hook import trace as trace
 from syft.plans.function_plan import func2plan as func2plan
-from syft.plans.method_plan import method2plan as method2plan
+from syft.plans.function_plan import method2plan as method2plan
 from syft.plans.plan import Plan as Plan
 from syft.plans.remote.pointer_plan import PointerPlan as PointerPlan
 from syft.plans.building.state import State as State

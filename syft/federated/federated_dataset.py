@@ -2,15 +2,23 @@
 
 It is a table of :class:`~syft.federated.base_dataset.BaseDataset` by worker.  The parts may have
 been sent there, or found there: then their data never passes through this process.
+
+FederatedDataLoader: batches of a federated data set, as pointers.
+
+The rows of each batch are chosen here and picked where they lie: only small index tensors travel,
+those of many batches in one message, and a batch is two operations on pointers.  As with torch's
+own loader a batch is a copy, so writing to it does not change the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import torch
 
 from syft.exceptions import UnusableSetting
-from syft.federated.base_dataset import BaseDataset, Transform
+from syft.federated.base_dataset import BaseDataset, Tensor, Transform
 from syft.federated.private_grid import PrivateGridNetwork
 
 
@@ -114,3 +122,136 @@ class FederatedDataset:
 
 def _words(query: str | Iterable[str]) -> tuple[str, ...]:
     return (query,) if isinstance(query, str) else tuple(query)
+
+
+_AHEAD: Final = 64
+"""For so many batches the rows are sent in one message."""
+_MOST_SHUFFLED: Final = 1 << 27
+"""The most rows of one worker whose order is drawn here: a gigabyte of numbers.  How many there are
+is what the worker says."""
+
+Batch = Any
+"""``(data, target)``, or what ``collate_fn`` makes of its samples."""
+
+
+class FederatedDataLoader:
+    """Iterates over a :class:`~syft.federated.federated_dataset.FederatedDataset` in batches.
+
+    A step gives ``(data, target)``, two pointers to one worker: ``data.location``.  The workers
+    follow one another.  With ``num_iterators`` over 1 a step is a dictionary from workers to
+    batches, of that many workers at once; with ``iter_per_worker``, of all.  Workers that are
+    through are missing from it.
+
+    ``shuffle`` draws another order of each worker's rows for each epoch, from ``generator`` or
+    torch's; of no more than 134,217,728 rows at one worker.  ``drop_last`` leaves out each worker's
+    last batch if it is not full.  ``collate_fn`` makes a batch of a list of samples, which are
+    pairs of pointers.  ``num_workers`` and ``pin_memory`` are taken for programs written for
+    earlier versions, and change nothing.
+
+    Raises :class:`~syft.exceptions.UnusableSetting` for a ``batch_size`` under 1, for more
+    iterators than there are workers, and when it comes to a worker with too many rows to shuffle.
+
+    >>> data = sy.BaseDataset(torch.eye(5), torch.arange(5))
+    >>> loader = sy.FederatedDataLoader(data.federate((bob, alice)), batch_size=2)
+    >>> [(target.location.id, target.get().tolist()) for data, target in loader]
+    [('bob', [0, 1]), ('bob', [2]), ('alice', [3, 4])]
+    >>> len(loader)
+    3
+    """
+
+    def __init__(
+        self,
+        federated_dataset: FederatedDataset,
+        batch_size: int = 8,
+        shuffle: bool = False,
+        num_iterators: int = 1,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[tuple[Tensor, Tensor]]], Any] | None = None,
+        iter_per_worker: bool = False,
+        *,
+        generator: torch.Generator | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+    ) -> None:
+        if batch_size < 1:
+            raise UnusableSetting("batch_size", "1 or more", str(batch_size))
+        most = max(1, len(federated_dataset.workers))
+        if not 1 <= num_iterators <= most:
+            raise UnusableSetting("num_iterators", f"from 1 to {most}", str(num_iterators))
+        self.federated_dataset = federated_dataset
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.collate_fn = collate_fn
+        self.generator = generator
+        self.num_iterators = most if iter_per_worker else num_iterators
+        self._by_worker = iter_per_worker or num_iterators > 1
+
+    def __len__(self) -> int:
+        ends = [0] * self.num_iterators
+        for part in self.federated_dataset:  # the next one goes to the iterator that ends first
+            first = ends.index(min(ends))
+            ends[first] += -(-self._rows_used(part) // self.batch_size)
+        return max(ends)
+
+    def __iter__(self) -> Iterator[Any]:
+        steps = self._steps()
+        if self._by_worker:
+            return steps
+        return (batch for step in steps for batch in step.values())
+
+    def _steps(self) -> Iterator[dict[Any, Batch]]:
+        """Batches of several workers at a time, by worker."""
+        dice = self._dice()
+        waiting = [(part.location, self._batches(part, dice)) for part in self.federated_dataset]
+        running: list[tuple[Any, Iterator[Batch]]] = []
+        while waiting or running:
+            step = {}
+            still: list[tuple[Any, Iterator[Batch]]] = []
+            queue = running + waiting
+            while queue and len(still) < self.num_iterators:
+                worker, batches = queue.pop(0)
+                batch = next(batches, None)
+                if batch is not None:
+                    step[worker] = batch
+                    still.append((worker, batches))
+            running, waiting = still, queue
+            if step:
+                yield step
+
+    def _dice(self) -> torch.Generator | None:
+        """What one epoch is shuffled with: one number of torch's generator seeds it."""
+        if not self.shuffle:
+            return None
+        seed = torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self.generator)
+        return torch.Generator().manual_seed(int(seed))
+
+    def _rows_used(self, part: BaseDataset) -> int:
+        rows = len(part)
+        return rows - rows % self.batch_size if self.drop_last else rows
+
+    def _batches(self, part: BaseDataset, dice: torch.Generator | None) -> Iterator[Batch]:
+        """The batches of one worker."""
+        used, several = self._rows_used(part), self.batch_size * _AHEAD
+        order = None if dice is None else _shuffled(part, dice)[:used]
+        for start in range(0, used, several):
+            end = min(start + several, used)
+            rows: Tensor = (
+                torch.arange(start, end, device="cpu") if order is None else order[start:end]
+            )
+            for chosen in part.send_rows(list(rows.split(self.batch_size))):
+                yield self._collated(*part[chosen])
+
+    def _collated(self, data: Tensor, targets: Tensor) -> Batch:
+        if self.collate_fn is None:
+            return data, targets
+        return self.collate_fn(list(zip(data.unbind(), targets.unbind(), strict=True)))
+
+
+def _shuffled(part: BaseDataset, dice: torch.Generator) -> torch.Tensor:
+    """The rows of one worker in an order drawn here, if it does not say that there are too many."""
+    rows = len(part)
+    if rows > _MOST_SHUFFLED:
+        got = f"{rows:,}, as {part.location.id!r} says (shuffle=False needs no memory for them)"
+        raise UnusableSetting("the rows to shuffle", f"at most {_MOST_SHUFFLED:,}", got)
+    return torch.randperm(rows, generator=dice, device="cpu")

@@ -26,7 +26,6 @@ from syft.chain.wrapper import first_link, may_take_data
 from syft.exceptions import HookError
 from syft.hooks import (
     bulk,
-    collecting,
     in_place,
     labels,
     module_methods,
@@ -50,7 +49,7 @@ from syft.tensors.bare_pointer import forward_methods
 from syft.tensors.shared.sessions import sessions_of
 from syft.tensors.shared.shared_values import refresh
 from syft.workers.client.transport import Owner
-from syft.workers.shells.message_log import MessageLog
+from syft.workers.shells.message_trace import MessageLog
 from syft.workers.shells.message_trace import Trace
 from syft.workers.shells.virtual import VirtualWorker
 from syft.workers.shells.worker import WORKER_HEAD
@@ -231,8 +230,8 @@ class TorchHook:
             self._ledger.add(torch.Tensor, name, method)
         for name, compute in {**TENSOR_ATTRIBUTES, "owner": _owner_of_tensor(local)}.items():
             self._ledger.add(torch.Tensor, name, Attribute(name, compute))
-        for name in collecting.NAMES:
-            attribute = Attribute(name, collecting.collects, collecting.set_collects)
+        for name in renamed.COLLECTING:
+            attribute = Attribute(name, renamed.collects, renamed.set_collects)
             self._ledger.add(torch.Tensor, name, attribute)
         self._ledger.add(torch.Tensor, "child", None)
         self._ledger.implement("_has_compatible_shallow_copy_type", may_take_data)

@@ -1,7 +1,7 @@
 """What every kind of plan can do: be built, called, read, sent and found.
 
 A class whose instances are plans (:class:`~syft.plans.plan.Plan`) and a single method of it
-(:func:`~syft.plans.method_plan.method2plan`) differ in what they are recorded from and in where
+(:func:`~syft.plans.function_plan.method2plan`) differ in what they are recorded from and in where
 they keep the recording; everything else is here.
 """
 

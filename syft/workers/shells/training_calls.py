@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 from syft.workers.client.handles import Handle
 
 OnProgress = Callable[[Any], object]
-"""Is called with a :class:`~syft.federated.fit_progress.FitProgress` after each step."""
+"""Is called with a :class:`~syft.federated.fitting.FitProgress` after each step."""
 
 
 T = TypeVar("T")
