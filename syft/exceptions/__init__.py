@@ -119,7 +119,7 @@ from syft.exceptions.sending_errors import SharingError as SharingError
 from syft.exceptions.sending_errors import StockFull as StockFull
 from syft.exceptions.sending_errors import WrongParties as WrongParties
 from syft.exceptions.sending_errors import WrongResult as WrongResult
-from syft.exceptions.syft_error import SyftError as SyftError
+from syft.exceptions.operation_errors import SyftError as SyftError
 from syft.exceptions.trust_errors import FileRefused as FileRefused
 from syft.exceptions.trust_errors import FingerprintMismatch as FingerprintMismatch
 from syft.exceptions.trust_errors import PermissionDenied as PermissionDenied

@@ -1,11 +1,19 @@
 """What goes wrong with a torch call: the op, its operands, its numbers, or the hook.
 
 What goes wrong while a computation is recorded, and while the recording is run.
+
+The root of the tree of errors is here too, below every file that adds branches to it.
 """
 
 from __future__ import annotations
 
-from syft.exceptions.syft_error import SyftError
+
+class SyftError(Exception):
+    """The base class of every error that syft raises.
+
+    >>> issubclass(ObjectNotFound, SyftError)
+    True
+    """
 
 
 class OperationError(SyftError):

@@ -5,7 +5,7 @@ What can go wrong with tensors that several workers share.
 
 from __future__ import annotations
 
-from syft.exceptions.syft_error import SyftError
+from syft.exceptions.operation_errors import SyftError
 
 
 class SendError(SyftError):

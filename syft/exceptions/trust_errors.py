@@ -6,7 +6,7 @@ What goes wrong between a program and workers of other processes.
 from __future__ import annotations
 
 from syft.exceptions.sending_errors import WireError
-from syft.exceptions.syft_error import SyftError
+from syft.exceptions.operation_errors import SyftError
 from syft.exceptions.worker_errors import WorkerClosed, WorkerError
 
 

@@ -34,7 +34,7 @@ class Partition(Sequence[torch.Tensor]):
     ``targets`` are the labels of all samples: a tensor, an array or a list.  ``print`` draws how
     many samples of each label each client has, and a notebook shows the same as a picture.  It is
     what :func:`dataset.federate(workers, partition)
-    <syft.federated.federating.dataset_federate>` takes.
+    <syft.federated.federated_dataset.dataset_federate>` takes.
 
     ``seed`` is a number or a ``torch.Generator``, of which one number is drawn.
 

@@ -19,9 +19,8 @@ from torch.utils.data import TensorDataset, default_collate
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
 from syft.federated.base_dataset import BaseDataset
-from syft.federated.stacked_memory import keep_pages
+from syft.federated.stacked_memory import KeptStacks, keep_pages
 from syft.federated.local_batches import LocalBatches, seed_of, steps_together
-from syft.federated.stacked_memory import KeptStacks
 from syft.federated.running_mean import RunningMean
 from syft.federated.stacked_clients import Loss, Parameters, StackedSGD, obstacle, stacked_gradients
 from syft.status_line import Steps

@@ -259,6 +259,9 @@ def _agree(
 
 
 _LAST: Final = torch.channels_last
+_POOLS: Final = frozenset((torch.max_pool2d, F.max_pool2d))
+_NO_RELU: Final = (None, object())
+"""What a ReLU was called with, and what it gave, where the last call was none."""
 _RELUS: Final = (F.relu, torch.relu, torch.Tensor.relu)
 
 
@@ -420,7 +423,7 @@ class FastImages(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._relu: tuple[Any, Any] = (None, None)
+        self._relu: tuple[Any, Any] = _NO_RELU
 
     def __torch_function__(
         self,
@@ -430,9 +433,9 @@ class FastImages(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        (before, after), self._relu = self._relu, (None, None)
-        if function is torch.max_pool2d or function is F.max_pool2d:
-            if after is not None and args and args[0] is after:
+        (before, after), self._relu = self._relu, _NO_RELU
+        if function in _POOLS:
+            if args and args[0] is after:
                 return _pooled(True, before, *args[1:], **kwargs)
             return _pooled(False, *args, **kwargs)
         if function is torch.conv2d:

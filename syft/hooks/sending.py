@@ -20,8 +20,7 @@ from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import put_once
-from syft.workers.client.transport import Location as Worker
-from syft.workers.client.transport import Owner
+from syft.workers.client.transport import Location as Worker, Owner
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.private_memory import make_private
 from syft.workers.labels.claim import names_in, set_writers, writers_of

@@ -49,8 +49,7 @@ from syft.tensors.bare_pointer import forward_methods
 from syft.tensors.shared.sessions import sessions_of
 from syft.tensors.shared.shared_values import refresh
 from syft.workers.client.transport import Owner
-from syft.workers.shells.message_trace import MessageLog
-from syft.workers.shells.message_trace import Trace
+from syft.workers.shells.message_trace import MessageLog, Trace
 from syft.workers.shells.virtual import VirtualWorker
 from syft.workers.shells.worker import WORKER_HEAD
 

@@ -24,7 +24,7 @@ from syft.exceptions import (
 from syft.notebook_html import block, counted, line
 from syft.ops.control import RECORDING
 from syft.plans.building.build import STATE, BuiltPlan, Recipe, build
-from syft.plans.building.out_argument import check_fits, check_writable, write_results
+from syft.plans.building.interface import check_fits, check_writable, write_results
 from syft.plans.exportable import Exportable
 from syft.plans.plan_record import PlanRecord, PlanSender
 from syft.plans.shared_state import HeldState, stand_ins

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+import torch
 from torch import nn
 
 from syft.exceptions import ProgramError, WrongArguments
 from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.building.build import STATE, Recipe
-from syft.plans.building.examples import example_arguments
-from syft.plans.building.interface import signature_of
-from syft.plans.building.script_module import as_python
+from syft.plans.building.interface import example_arguments, signature_of
 from syft.plans.building.state import Entry, Source, State, check_entries
 from syft.plans.plan import Plan
 from syft.plans.plan_record import PlanRecord
@@ -166,6 +166,27 @@ def func2plan(
     if callable(args_shape):
         return _decorated(args_shape, None, state)
     return functools.partial(_decorated, args_shape=args_shape, state=state)
+
+
+@functools.singledispatch
+def as_python(called: Any) -> Any:
+    """What a recording sees each step of: a function or module of Python, returned as it is.
+
+    What is written in another language is translated by the function that is registered for its
+    class; TorchScript is such an extension, imported when the first script is met.
+
+    >>> as_python(len) is len
+    True
+    >>> as_python(torch.jit.trace(lambda x: x + 1, torch.ones(2)))(torch.ones(2))
+    tensor([2., 2.])
+    """
+    return called
+
+
+@as_python.register(torch.jit.ScriptModule)
+@as_python.register(torch.jit.ScriptFunction)
+def _script_as_python(script: Any) -> Any:
+    return importlib.import_module("syft.plans.building.script_module").translated(script)
 
 
 def _decorated(

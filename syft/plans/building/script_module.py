@@ -156,19 +156,14 @@ def _attribute(twin: ScriptTwin, part: Any, name: str) -> Any:
     return replace(getattr(script.parts[part._path], name), own)
 
 
-def as_python(called: Any) -> Any:
-    """What a recording sees each step of: anything but TorchScript is returned as it is.
+def translated(script: Any) -> Any:
+    """A script as Python: what :func:`~syft.plans.function_plan.as_python` makes of TorchScript.
 
-    >>> as_python(len) is len
-    True
-    >>> as_python(torch.jit.trace(lambda x: x + 1, torch.ones(2)))(torch.ones(2))
+    >>> translated(torch.jit.trace(lambda x: x + 1, torch.ones(2)))(torch.ones(2))
     tensor([2., 2.])
     """
-    if isinstance(called, torch.jit.ScriptModule):
-        return ScriptTwin(called)
-    if isinstance(called, ScriptFunction):
-        return _function_of(called)
-    return called
+    is_module = isinstance(script, torch.jit.ScriptModule)
+    return ScriptTwin(script) if is_module else _function_of(script)
 
 
 def _function_of(script: Any) -> Any:

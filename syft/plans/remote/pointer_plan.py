@@ -22,7 +22,7 @@ from syft.plans.building.assumptions import Assumptions
 from syft.plans.building.interface import Interface
 from syft.plans.building.options import Options, fixed_options
 from syft.plans.building.template import KINDS, TENSOR, plain_number
-from syft.plans.counted import Counted
+from syft.plans.building.state import Counted
 from syft.plans.plan import Plan, replaying_plan
 from syft.plans.remote.interface_codec import unpack_interface
 from syft.plans.remote.plan_call import PlanCall

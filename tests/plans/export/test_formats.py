@@ -19,8 +19,7 @@ from tqdm import tqdm
 
 from syft.exceptions import ProgramError, UnsupportedOperation, WrongArguments
 from syft.plans.export.fx import to_fx
-from syft.plans.export.torch_export import to_onnx
-from syft.plans.export.torch_export import to_exported, to_torchscript
+from syft.plans.export.torch_export import to_exported, to_onnx, to_torchscript
 from syft.plans.export.tracing import traceable
 from syft.program.program import Mode, Program
 from tests.outside import outside
