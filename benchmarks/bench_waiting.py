@@ -11,7 +11,7 @@ from torch import nn
 import syft as sy
 from benchmarks.recording import Amount, Ratio
 from benchmarks.training import OPTIMIZERS, Task, Training, mlp
-from syft.workers.shells.message_log import MessageLog
+from syft.workers.shells.message_trace import MessageLog
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any

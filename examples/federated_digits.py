@@ -40,7 +40,7 @@ from tqdm import tqdm
 
 import syft as sy
 from syft.workers.wire.messages import Done, Value
-from syft.workers.shells.message_log import LoggedMessage
+from syft.workers.shells.message_trace import LoggedMessage
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any

@@ -1,6 +1,7 @@
 """syft: PyTorch, unchanged, on data that lives elsewhere or that nobody may see."""
 
 import gc as _gc
+import importlib as _importlib
 import typing as _typing
 from types import ModuleType as _ModuleType
 
@@ -19,16 +20,15 @@ from syft.federated.averaging import federated_average as federated_average
 from syft.federated.averaging import federated_avg as federated_avg
 from syft.federated.base_dataset import BaseDataset as BaseDataset
 from syft.federated.federated_dataset import FederatedDataset as FederatedDataset
-from syft.federated.federated_loader import FederatedDataLoader as FederatedDataLoader
-from syft.federated.federating import dataset_federate as dataset_federate
+from syft.federated.federated_dataset import FederatedDataLoader as FederatedDataLoader
+from syft.federated.federated_dataset import dataset_federate as dataset_federate
 from syft.federated.partition import Partition as Partition
 from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
 from syft.federated.sandbox import create_sandbox as create_sandbox
 from syft.federated import fitting as _fitting  # workers train by it
-from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
 from syft.federated.train_config import TrainConfig as TrainConfig
 from syft.hooks.renamed import not_there as _not_there
-from syft.hooks.renamed_modules import explain_renamed_modules as _explain_renamed_modules
+from syft.hooks.renamed import explain_renamed_modules as _explain_renamed_modules
 from syft.hooks.sharing_ahead import cost as cost
 from syft.hooks.sharing_ahead import prepare as prepare
 from syft.hooks.sharing_ahead import stock as stock
@@ -38,7 +38,7 @@ from syft.hooks.torch_hook import send_all as send_all
 from syft.hooks.torch_hook import synchronize as synchronize
 from syft.hooks.torch_hook import trace as trace
 from syft.plans.function_plan import func2plan as func2plan
-from syft.plans.method_plan import method2plan as method2plan
+from syft.plans.function_plan import method2plan as method2plan
 from syft.plans.plan import Plan as Plan
 from syft.plans.remote.pointer_plan import PointerPlan as PointerPlan
 from syft.plans.building.state import State as State
@@ -59,6 +59,7 @@ from syft.version import VERSION as __version__
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 
 if _typing.TYPE_CHECKING:
+    from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
     from syft.hooks.connecting import connect as connect
     from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
     from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
@@ -68,18 +69,14 @@ _pause = None  # ends the pause
 
 
 _PUBLIC_MODULES = frozenset(("exceptions", "ids", "serde"))
-_OF_SOCKETS = frozenset(("connect", "WebsocketClientWorker", "WebsocketServerWorker"))
-"""What is imported when one of these names is first read: sockets, certificates and ciphers take a
-quarter of the time that the whole package takes, and many programs need none."""
-
-
-def _import_sockets() -> None:
-    from syft.hooks import connecting
-    from syft.workers.sockets import client, server
-
-    globals()["connect"] = connecting.connect
-    globals()["WebsocketClientWorker"] = client.WebsocketClientWorker
-    globals()["WebsocketServerWorker"] = server.WebsocketServerWorker
+_LATE = {
+    "SimulatedClients": "syft.federated.simulated_clients",
+    "WebsocketClientWorker": "syft.workers.sockets.client",
+    "WebsocketServerWorker": "syft.workers.sockets.server",
+    "connect": "syft.hooks.connecting",
+}
+"""The modules that are imported when one of these names is first read: sockets, certificates and
+ciphers take a quarter of the time that the whole package takes, and many programs need none."""
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -88,9 +85,9 @@ def __getattr__(name: str) -> _typing.Any:
         return TorchHook.current()
     if name == "local_worker":
         return TorchHook.current().local_worker
-    if name in _OF_SOCKETS:
-        _import_sockets()
-        return globals()[name]
+    if name in _LATE:
+        found = globals()[name] = getattr(_importlib.import_module(_LATE[name]), name)
+        return found
     error = _not_there(name)
     raise error or AttributeError(f"module 'syft' has no attribute {name!r}", name=name)
 
@@ -103,7 +100,7 @@ def __dir__() -> list[str]:
         for name, value in globals().items()
         if name in _PUBLIC_MODULES or not (name[0] == "_" or isinstance(value, _ModuleType))
     ]
-    return sorted({*public, *_OF_SOCKETS, "__version__", *dynamic})
+    return sorted({*public, *_LATE, "__version__", *dynamic})
 
 
 __all__ = [name for name in __dir__() if name != "__version__"]  # what is read late among them

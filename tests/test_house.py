@@ -127,6 +127,52 @@ def test_what_is_no_write_to_torch_is_left_alone(source: str) -> None:
     assert writes_to_torch(ast.parse(source)) == []
 
 
+def writes_to_others(tree: ast.AST) -> list[int]:
+    """Find the lines that assign to an attribute of something that a module imported."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.asname or alias.name.split(".")[0] for one in imports for alias in one.names}
+    return [
+        getattr(node, "lineno", 0)
+        for node in ast.walk(tree)
+        for target in targets(node)
+        if isinstance(target, ast.Attribute) and owner(target) in names
+        if isinstance(target.ctx, ast.Store | ast.Del)
+    ]
+
+
+def test_no_module_writes_to_what_it_imported() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): lines
+        for path in SOURCES
+        if (lines := writes_to_others(tree_of(path)))
+    }
+    assert not found, f"patch by Ledger.replace of {LEDGER}; register by a method of the class"
+
+
+@pytest.mark.parametrize(
+    "source, count",
+    [
+        ("import sys\nsys.excepthook = print", 1),
+        ("from a.b import C\nC.maker = staticmethod(print)", 1),
+        ("from a.b import C\ndel C.maker.x", 1),
+        ("from a.b import C\nclass D:\n    def f(self):\n        self.C = C", 0),
+        ("import sys\nx = sys.excepthook\nsys.modules['x'] = 1", 0),
+    ],
+)
+def test_a_write_to_what_was_imported_is_found(source: str, count: int) -> None:
+    assert len(writes_to_others(ast.parse(source))) == count
+
+
+def test_links_say_whether_a_tensor_is_shared() -> None:
+    asking = {
+        path.relative_to(ROOT).as_posix()
+        for path in SOURCES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.alias) and node.name == "is_shared"
+    }
+    assert not asking, "ask the link: first_link(tensor).shared_cell()"
+
+
 # ------------------------------------------------------------------------- no two modules in a ring
 
 MODULES = {

@@ -209,6 +209,14 @@ class Link:
         """
         return []
 
+    def shared_cell(self) -> Any:
+        """The handle of the shares in which several workers hold the data; None if none do.
+
+        >>> Link().shared_cell() is None
+        True
+        """
+        return None
+
     # ----------------------------------------------------------------- what a tensor's methods call
 
     def deliver(self, tensor: torch.Tensor, delivery: Delivery) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syft.exceptions.syft_error import SyftError
+from syft.exceptions.operation_errors import SyftError
 
 
 class WorkerError(SyftError):

@@ -32,7 +32,7 @@ class BaseDataset(Dataset[tuple[Tensor, Tensor]]):
 
     ``transform`` is applied to the data whenever rows are read: to one sample, or to a batch.  Of
     pointers it makes pointers, so it runs where the data is.  As a ``torch.utils.data.Dataset`` it
-    has :func:`federate <syft.federated.federating.dataset_federate>` too.
+    has :func:`federate <syft.federated.federated_dataset.dataset_federate>` too.
 
     Raises :class:`~syft.exceptions.LocationMismatch` if the two lie apart, and
     :class:`~syft.exceptions.UnusableSetting` if they are no tensors, not at one worker, or not of

@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 
 from syft.exceptions import UnusableSetting
-from syft.federated.memory_orders import order_of, restored
+from syft.federated.stacked_memory import order_of, restored
 
 _EXACT: Final = 2**53
 """Below it float64, in which integers are added up, has all of them."""

@@ -19,9 +19,8 @@ from torch.utils.data import TensorDataset, default_collate
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
 from syft.federated.base_dataset import BaseDataset
-from syft.federated.kept_pages import keep_pages
+from syft.federated.stacked_memory import KeptStacks, keep_pages
 from syft.federated.local_batches import LocalBatches, seed_of, steps_together
-from syft.federated.memory_orders import KeptStacks
 from syft.federated.running_mean import RunningMean
 from syft.federated.stacked_clients import Loss, Parameters, StackedSGD, obstacle, stacked_gradients
 from syft.status_line import Steps
@@ -31,7 +30,7 @@ Samples = tuple[torch.Tensor, torch.Tensor]
 
 _STACK_BYTES: Final = 31 << 20
 """Parameters of clients that are trained at once, unless ``clients_at_once`` says how many: what is
-larger has new pages of memory in each step (:mod:`~syft.federated.kept_pages`)."""
+larger has new pages of memory in each step (:mod:`~syft.federated.stacked_memory`)."""
 _ACCELERATOR_STACK_BYTES: Final = 256 << 20
 _LARGE_BYTES: Final = 2 << 20
 """Parameters of a model that a processor trains faster one client after another: what a step of one

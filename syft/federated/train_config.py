@@ -13,12 +13,11 @@ from torch import nn
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
 from syft.federated.local_batches import LocalBatches
-from syft.federated.sent_training import SentTraining, TrainSettings
-from syft.federated.training_plans import loss_in_order, state_of
+from syft.federated.sent_training import SentTraining, TrainSettings, loss_in_order, state_of
 from syft.hooks.ledger import EXTENSIONS
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.torch_hook import TorchHook
-from syft.plans.building.script_module import as_python
+from syft.plans.function_plan import as_python
 from syft.workers.client.transport import Location
 
 _RATE: Final = {"lr": 0.1}

@@ -21,7 +21,6 @@ from syft.tensors.pointer import make_pointer
 from syft.tensors.remote_link import RemoteLink
 from syft.workers.client.answers import values_in
 from syft.workers.client.connection import Connection
-from syft.workers.client.contents import is_shared
 from syft.workers.client.transport import Location, Owner
 from syft.workers.labels.guards import Guard
 from syft.workers.wire.messages import FetchAll, PutAll
@@ -171,7 +170,7 @@ class Order:
     def add(self, link: RemoteLink) -> None:
         """Ask for the object of a link."""
         self.places[link.id_at_location, link.depth] = None
-        self.kept = self.kept or link.depth > 0 or is_shared(self.connection, link.id_at_location)
+        self.kept = self.kept or link.stays
 
     def ask(self, user: str | None, keep: bool) -> Callable[[], None]:
         """Send the request; returns the function that waits for the answer and takes it in."""
@@ -207,21 +206,11 @@ def get_all(
     links = [chain.remote_links() for chain in chains]
     if not all(links):
         raise NothingToGet(call)
-    orders: dict[Connection, Order] = {}
-    for link in joined.from_iterable(links):
-        order = orders.get(link.connection)
-        if order is None:
-            order = orders[link.connection] = Order(link.connection)
-        order.add(link)
+    orders = _orders(joined.from_iterable(links))
     # With several workers, the objects are dropped when all of them have answered.
     belongs = [isinstance(pointer, nn.Parameter) for pointer in wanted]  # to a module that needs it
     stay = keep or len(orders) > 1 or any(belongs) or any(order.kept for order in orders.values())
-    answers: list[Callable[[], None]] = []
-    try:
-        for order in orders.values():  # all requests are sent before one is waited for
-            answers.append(order.ask(user, stay))
-    finally:
-        _await_all(answers)
+    _ask_all(orders.values(), user, stay)
     values = [
         chain.gather(orders[link.connection].fetched(link) for link in several)
         for chain, several in zip(chains, links, strict=True)
@@ -230,6 +219,26 @@ def get_all(
         free = (several for several, left in zip(links, belongs, strict=True) if not left)
         _release(joined.from_iterable(free), orders, stay, user)
     return values
+
+
+def _orders(links: Iterable[RemoteLink]) -> dict[Connection, Order]:
+    """What is asked of each worker."""
+    orders: dict[Connection, Order] = {}
+    for link in links:
+        if link.connection not in orders:
+            orders[link.connection] = Order(link.connection)
+        orders[link.connection].add(link)
+    return orders
+
+
+def _ask_all(orders: Iterable[Order], user: str | None, keep: bool) -> None:
+    """Send all requests before one is waited for, and take in what comes."""
+    answers: list[Callable[[], None]] = []
+    try:
+        for order in orders:
+            answers.append(order.ask(user, keep))
+    finally:
+        _await_all(answers)
 
 
 def _await_all(answers: Iterable[Callable[[], None]]) -> None:
@@ -256,16 +265,15 @@ def _release(
     still there has its duty to collect: it is fetched again, which takes it and the duty away.
     """
     dropped: list[RemoteLink] = []
-    again: dict[Connection, Order] = {}
+    fetched_again: list[RemoteLink] = []
     for link in links:
-        if not link.depth and not is_shared(link.connection, link.id_at_location):
+        if not link.stays:
             link.garbage_collect_data = False
             link.connection.facts.drop((link.id_at_location,))
-            if drop and _points_on(orders[link.connection].fetched(link)):
-                again.setdefault(link.connection, Order(link.connection)).add(link)
-            else:
-                dropped.append(link)
-    _await_all([order.ask(user, keep=False) for order in again.values()])
+            points_on = drop and _points_on(orders[link.connection].fetched(link))
+            (fetched_again if points_on else dropped).append(link)
+    again = _orders(fetched_again)
+    _ask_all(again.values(), user, keep=False)
     for connection, order in again.items():
         for place, pointer in order.places.items():
             take_duty(first_link(orders[connection].places[place]).remote_links(), pointer)

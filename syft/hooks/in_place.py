@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
+from syft.chain.wrapper import first_link
 from syft.exceptions import UnsupportedOperation
 from syft.hooks.module_methods import as_kind_of
 from syft.hooks.sending import Location
 from syft.hooks.sharing_methods import share
 from syft.hooks.tensor_methods import get, is_part
 from syft.tensors.multi_pointer import MultiPointerTensor
-from syft.tensors.shared.shared_values import is_shared
 from syft.torch_private import exchange_contents
 from syft.workers.client.transport import Owner
 
@@ -59,7 +59,7 @@ def get_(tensor: torch.Tensor, user: str | None = None, sum_results: bool = Fals
     several = isinstance(getattr(tensor, "child", None), MultiPointerTensor)
     if several and not sum_results:
         raise UnsupportedOperation("get_", "tensors of several workers", "call get()")
-    if is_shared(tensor) and tensor.requires_grad and not tensor.is_leaf:
+    if first_link(tensor).shared_cell() and tensor.requires_grad and not tensor.is_leaf:
         instead = "call get(), or detach it first"
         raise UnsupportedOperation("get_", "a tensor with a graph behind it", instead)
     return _replaced("get_", tensor, lambda: get(tensor, user, sum_results))

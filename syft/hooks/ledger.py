@@ -44,7 +44,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._removals: list[Callable[[], None]] = []
+        self._removals: list[Callable[[], object]] = []
 
     def add(self, target: type, name: str, value: Any) -> None:
         """Add an attribute to a class; raises :class:`~syft.exceptions.HookError` if it has one."""
@@ -55,8 +55,26 @@ class Ledger:
         setattr(target, name, value)
         self._removals.append(functools.partial(delattr, target, name))
 
+    def replace(self, target: Any, name: str, value: Any) -> None:
+        """Set an attribute that a class, module or object has, until it is undone or somebody else
+        sets it.
+
+        >>> class Target: answer = 41
+        >>> ledger = Ledger(); ledger.replace(Target, "answer", 42)
+        >>> Target.answer, ledger.undo(), Target.answer
+        (42, None, 41)
+        """
+        before = vars(target)[name]
+        setattr(target, name, value)
+
+        def restore() -> None:
+            if vars(target).get(name) is value:  # else somebody has put another in its place
+                setattr(target, name, before)
+
+        self.when_undone(restore)
+
     def surround(
-        self, target: type, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]
+        self, target: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]
     ) -> None:
         """Put ``around(method)``, which calls the method, in the place of a method of a class.
 
@@ -68,14 +86,7 @@ class Ledger:
         (43, None, True)
         """
         method = vars(target)[name]
-        ours = functools.update_wrapper(around(method), method)
-        setattr(target, name, ours)
-
-        def restore() -> None:
-            if vars(target).get(name) is ours:  # else somebody has put another in its place
-                setattr(target, name, method)
-
-        self._removals.append(restore)
+        self.replace(target, name, functools.update_wrapper(around(method), method))
 
     def implement(self, name: str, kernel: Callable[..., Any]) -> None:
         """Have torch call a function for an operation of aten that it calls in C, where no class is
@@ -96,6 +107,10 @@ class Ledger:
     def register(self, registration: Callable[..., Removable], function: Any) -> None:
         """Register a function with one of torch's own registrations, which return a handle."""
         self._removals.append(registration(function).remove)
+
+    def when_undone(self, call: Callable[[], object]) -> None:
+        """Have :meth:`undo` call this."""
+        self._removals.append(call)
 
     def undo(self) -> None:
         """Remove everything that was added, last first."""

@@ -23,7 +23,7 @@ from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotSendable
 from syft.hooks import bulk, tensor_methods
 from syft.tensors import conversions
-from syft.tensors.shared.shared_values import get_shared, is_shared
+from syft.tensors.shared.shared_values import get_each
 from syft.torch_private import exchange_contents
 from syft.workers.client.answers import tensor_in
 from syft.workers.client.transport import Owner
@@ -206,7 +206,7 @@ def _is_at(tensor: torch.Tensor, place: Any) -> bool:
     Raises :class:`~syft.exceptions.NotSendable` if it is at another one.
     """
     link = first_link(tensor)
-    if not link.remote_links() or is_shared(tensor):
+    if not link.remote_links():
         return False
     if link.location is not place:
         instead = f"model.move({place.id}) takes it there; or bring it here first: model.get()"
@@ -228,8 +228,12 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     >>> model.get().weight.shape, bob.objects_count()
     (torch.Size([1, 2]), 0)
     """
-    if any(map(is_shared, tensors_of(module))):
-        return exchange_tensors(module, lambda tensors: _put_together(tensors, user))
+    if any(first_link(tensor).shared_cell() for tensor in tensors_of(module)):
+
+        def together(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+            return get_each(tensors, user, lambda rest: [one.detach().clone() for one in rest])
+
+        return exchange_tensors(module, together)
     pointers = [link for tensor in tensors_of(module) for link in first_link(tensor).remote_links()]
 
     def fetched(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -238,13 +242,6 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     exchange_tensors(module, fetched)
     bulk.discard_all(pointers)
     return module
-
-
-def _put_together(tensors: list[torch.Tensor], user: str | None) -> list[torch.Tensor]:
-    """The values of all shared tensors among these, which are asked for at once."""
-    shared = [tensor for tensor in tensors if is_shared(tensor)]
-    found = iter(get_shared(shared, user))
-    return [next(found) if is_shared(tensor) else tensor.detach().clone() for tensor in tensors]
 
 
 def move_module(module: nn.Module, location: Any, user: str | None = None) -> nn.Module:

@@ -14,15 +14,13 @@ import torch
 
 from syft.callers import line_at, place_of_user
 from syft.chain.link import PLAIN
-from syft.chain.wrapper import Wrapper
+from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import GraphLeftBehind, NotALeaf, NotSendable
 from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
-from syft.tensors.shared.shared_values import is_shared
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import put_once
-from syft.workers.client.transport import Location as Worker
-from syft.workers.client.transport import Owner
+from syft.workers.client.transport import Location as Worker, Owner
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.private_memory import make_private
 from syft.workers.labels.guards import Guard
@@ -166,7 +164,7 @@ def refuse_shared(tensor: torch.Tensor) -> None:
 
     >>> refuse_shared(torch.ones(2))
     """
-    if type(tensor) is Wrapper and is_shared(tensor):
+    if first_link(tensor).shared_cell() is not None:
         instead = "get() it, or reveal(to=...) it at one of those who share it, first"
         raise NotSendable("a shared tensor", instead)
 

@@ -31,9 +31,9 @@ from syft.tensors.shared.sessions import session_among
 from syft.tensors.shared.shared_values import (
     ENCODE_FIRST,
     check_shareable,
+    get_each,
     get_shared,
     gradient_of,
-    is_shared,
     share_values,
     shared_cell,
 )
@@ -176,13 +176,7 @@ def get_all(tensors: Iterable[torch.Tensor], user: str | None, keep: bool) -> li
     >>> get_all([x, torch.ones(2).send(bob)], None, False)
     [tensor([1, 2]), tensor([1., 1.])]
     """
-    wanted = list(tensors)
-    shared = [tensor for tensor in wanted if is_shared(tensor)]
-    if not shared:
-        return bulk.get_all(wanted, user, keep)
-    together = iter(get_shared(shared, user))
-    sent = iter(bulk.get_all([one for one in wanted if not is_shared(one)], user, keep))
-    return [next(together if is_shared(one) else sent) for one in wanted]
+    return get_each(tensors, user, lambda rest: bulk.get_all(rest, user, keep))
 
 
 def encrypt(

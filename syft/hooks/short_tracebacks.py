@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from syft.callers import SYFT, TORCH
 from syft.exceptions import SyftError
+from syft.hooks.ledger import Ledger
 
 _PACKAGES: Final = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _ASKED_FOR: Final = "Raised on worker "
@@ -191,34 +192,26 @@ def _is_mistake(error: BaseException) -> bool:
 # ------------------------------------------------------------------------------ where it is printed
 
 
-class ShortTracebacks:
-    """Prints errors that nobody catches as :func:`shortened` has them, until it is undone.
+def shorten_tracebacks(ledger: Ledger) -> None:
+    """Print errors that nobody catches as :func:`shortened` has them, until the ledger is undone.
 
     In IPython, of which a Jupyter kernel is one kind, it is the handler of errors; elsewhere it is
     ``sys.excepthook``.  Where somebody else has put a handler, theirs stays, and gets all.
 
     >>> import sys
-    >>> short = ShortTracebacks()
-    >>> sys.excepthook is sys.__excepthook__, short.undo(), sys.excepthook is sys.__excepthook__
+    >>> ledger = Ledger(); shorten_tracebacks(ledger)
+    >>> sys.excepthook is sys.__excepthook__, ledger.undo(), sys.excepthook is sys.__excepthook__
     (False, None, True)
     """
-
-    def __init__(self) -> None:
-        self._shell = _running_shell()
-        self._handler: Any = None
-        if self._shell is not None and not self._shell.custom_exceptions:
-            self._shell.set_custom_exc(_IN_NOTEBOOKS, _show_in_shell)
-            self._handler = self._shell.CustomTB
-        self._hook = functools.partial(_print_short)
-        if sys.excepthook is sys.__excepthook__:
-            sys.excepthook = self._hook
-
-    def undo(self) -> None:
-        """Give back what was taken, unless somebody has put something else there."""
-        if sys.excepthook is self._hook:
-            sys.excepthook = sys.__excepthook__
-        if self._handler is not None and self._shell.CustomTB == self._handler:
-            self._shell.set_custom_exc((), None)
+    shell = _running_shell()
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc(_IN_NOTEBOOKS, _show_in_shell)
+        handler = shell.CustomTB
+        ledger.when_undone(
+            lambda: shell.set_custom_exc((), None) if shell.CustomTB == handler else None
+        )
+    if sys.excepthook is sys.__excepthook__:
+        ledger.replace(sys, "excepthook", functools.partial(_print_short))
 
 
 def _print_short(

@@ -16,7 +16,7 @@ from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location, names_of, refuse_shared
-from syft.tensors.shared.shared_values import get_shared, is_shared
+from syft.tensors.shared.shared_values import get_shared
 from syft.workers.execution.leaving import copy_in_graph
 from syft.workers.labels.origin import names_in
 
@@ -61,12 +61,13 @@ def get(
     >>> x.get(wait=False).result()
     tensor([1., 2.])
     """
+    link = tensor.child if type(tensor) is Wrapper else PLAIN
+    shared = not link.at_function_level and link.shared_cell() is not None
     if wait:
-        link = tensor.child if type(tensor) is Wrapper else PLAIN
-        if not link.at_function_level and is_shared(tensor):
+        if shared:
             return get_shared([tensor], user)[0]
         return link.get(user, sum_results, _PART in tensor.__dict__)
-    if is_shared(tensor):
+    if shared:
         instead = "call get(), or sy.get_all() for several at once"
         raise UnsupportedOperation("get(wait=False)", "a shared tensor", instead)
     if sum_results:

@@ -26,7 +26,6 @@ from syft.chain.wrapper import first_link, may_take_data
 from syft.exceptions import HookError
 from syft.hooks import (
     bulk,
-    collecting,
     in_place,
     labels,
     module_methods,
@@ -39,7 +38,7 @@ from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower, encode_optimizer
 from syft.hooks.sending import Location
-from syft.hooks.short_tracebacks import ShortTracebacks
+from syft.hooks.short_tracebacks import shorten_tracebacks
 from syft.hooks.whole_modules import WholeModules
 from syft.notebook_html import line, table
 from syft.plans.abstract_plan import AbstractPlan
@@ -50,8 +49,7 @@ from syft.tensors.bare_pointer import forward_methods
 from syft.tensors.shared.sessions import sessions_of
 from syft.tensors.shared.shared_values import refresh
 from syft.workers.client.transport import Owner
-from syft.workers.shells.message_log import MessageLog
-from syft.workers.shells.message_trace import Trace
+from syft.workers.shells.message_trace import MessageLog, Trace
 from syft.workers.shells.virtual import VirtualWorker
 from syft.workers.shells.worker import WORKER_HEAD
 
@@ -136,7 +134,6 @@ class TorchHook:
 
     local_worker: VirtualWorker
     _ledger: Ledger
-    _short_tracebacks: ShortTracebacks
 
     def __new__(
         cls,
@@ -174,8 +171,8 @@ class TorchHook:
             raise
         self.local_worker.is_client_worker = is_client is not False
         cls._current = self
-        self._short_tracebacks = ShortTracebacks()
-        AbstractPlan.sender = LocalPlanSender(self.local_worker)
+        shorten_tracebacks(self._ledger)
+        self._ledger.replace(AbstractPlan, "sender", LocalPlanSender(self.local_worker))
         return self
 
     def __repr__(self) -> str:
@@ -212,9 +209,7 @@ class TorchHook:
         if TorchHook._current is not self:
             return
         TorchHook._current = None
-        AbstractPlan.sender = None
         self._ledger.undo()
-        self._short_tracebacks.undo()
         for worker in list(self.local_worker.network.workers.values()):
             worker.close()
 
@@ -234,8 +229,8 @@ class TorchHook:
             self._ledger.add(torch.Tensor, name, method)
         for name, compute in {**TENSOR_ATTRIBUTES, "owner": _owner_of_tensor(local)}.items():
             self._ledger.add(torch.Tensor, name, Attribute(name, compute))
-        for name in collecting.NAMES:
-            attribute = Attribute(name, collecting.collects, collecting.set_collects)
+        for name in renamed.COLLECTING:
+            attribute = Attribute(name, renamed.collects, renamed.set_collects)
             self._ledger.add(torch.Tensor, name, attribute)
         self._ledger.add(torch.Tensor, "child", None)
         self._ledger.implement("_has_compatible_shallow_copy_type", may_take_data)

@@ -6,7 +6,7 @@ for large tensors this takes longer than most arithmetic on them.  A process tha
 serve uses the same few sizes again and again, so it keeps some of what it has freed.  This is a
 setting of the whole process, which a library does not make for the program that uses it: only
 ``syft worker`` does.  (Rounds of simulated clients stay within what glibc learns by itself:
-:mod:`~syft.federated.kept_pages`.)
+:mod:`~syft.federated.stacked_memory`.)
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from typing import TextIO
 
+from syft.hooks.ledger import Ledger
 from syft.workers.sockets.server import WebsocketServerWorker
 from syft.workers.sockets.sparse_log import LOG
 
@@ -138,17 +139,17 @@ def logging_to(stream: TextIO, worker: str, form: str, level: str) -> Iterator[L
     line = LiveLine(stream)
     handler = LineAboveHandler(stream, line)
     handler.setFormatter(JsonFormatter(worker) if form == "json" else TextFormatter())
-    before, propagated = LOG.level, LOG.propagate
+    before, patches = LOG.level, Ledger()
     LOG.addHandler(handler)
     LOG.setLevel(level.upper())
-    LOG.propagate = False
+    patches.replace(LOG, "propagate", False)
     try:
         yield line
     finally:
         line.erase()
         LOG.removeHandler(handler)
         LOG.setLevel(before)
-        LOG.propagate = propagated
+        patches.undo()
 
 
 def counts(server: WebsocketServerWorker) -> str:

@@ -1,7 +1,7 @@
 """The common part of all kinds of plans: they are built, called, read, sent and found.
 
 A class whose instances are plans (:class:`~syft.plans.plan.Plan`) and a single method of it
-(:func:`~syft.plans.method_plan.method2plan`) differ in what they are recorded from and in where
+(:func:`~syft.plans.function_plan.method2plan`) differ in what they are recorded from and in where
 they keep the recording; everything else is here.
 """
 
@@ -24,7 +24,7 @@ from syft.exceptions import (
 from syft.notebook_html import block, counted, line
 from syft.ops.control import RECORDING
 from syft.plans.building.build import STATE, BuiltPlan, Recipe, build
-from syft.plans.building.out_argument import check_fits, check_writable, write_results
+from syft.plans.building.interface import check_fits, check_writable, write_results
 from syft.plans.exportable import Exportable
 from syft.plans.plan_record import PlanRecord, PlanSender
 from syft.plans.shared_state import HeldState, stand_ins
@@ -337,7 +337,7 @@ class AbstractPlan(Exportable):
         """
         if self._record.built is not None:
             state = HeldState(self._record.built, self._recipe())
-            if state.is_shared:
+            if state.has_shares:
                 state.convert("get")
         return self
 

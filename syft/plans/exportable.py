@@ -17,8 +17,7 @@ from torch.fx import GraphModule
 from syft.plans.building.build import BuiltPlan
 from syft.plans.building.template import TENSOR
 from syft.plans.export.fx import to_fx
-from syft.plans.export.onnx import to_onnx
-from syft.plans.export.torch_export import to_exported, to_torchscript
+from syft.plans.export.torch_export import to_exported, to_onnx, to_torchscript
 from syft.program.program import without_inputs
 
 

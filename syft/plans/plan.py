@@ -25,8 +25,7 @@ from syft.plans.building.build import BuiltPlan, Recipe
 from syft.plans.building.interface import Blueprint, signature_of
 from syft.plans.building.optimizers import StateTensor
 from syft.plans.building.options import Options, fixed_options
-from syft.plans.building.state import BoundState, Source
-from syft.plans.counted import Counted
+from syft.plans.building.state import BoundState, Counted, Source
 from syft.plans.plan_record import PlanRecord, copied_record
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from syft.chain.wrapper import Wrapper
+from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import HookError
 from syft.ops.nested import replace
 from syft.plans.building.build import BuiltPlan, Recipe
@@ -22,7 +22,6 @@ from syft.tensors.fixed.fixed_link import is_fixed
 from syft.tensors.fixed.grid import Grid
 from syft.tensors.fixed.precision import choose_grid
 from syft.tensors.fixed.rules.finer_digits import encoded_state
-from syft.tensors.shared.shared_values import is_shared
 from syft.torch_private import exchange_contents
 
 
@@ -69,9 +68,9 @@ class HeldState(nn.Module):
             undoing.callback(exchange_contents, one, encoded)
 
     @property
-    def is_shared(self) -> bool:
+    def has_shares(self) -> bool:
         """Whether workers share a part of it."""
-        return any(map(is_shared, (*self.parameters(), *self.buffers())))
+        return any(first_link(one).shared_cell() for one in (*self.parameters(), *self.buffers()))
 
 
 _DIGITS = ("precision_fractional", "base")
@@ -89,7 +88,7 @@ def stand_ins(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[st
 
 
 def _stand_in(value: Any) -> Any:
-    if type(value) is not Wrapper or not (is_fixed(value) or is_shared(value)):
+    if type(value) is not Wrapper or not (is_fixed(value) or value.child.shared_cell()):
         return value
     zeros = torch.zeros(value.shape, dtype=value.dtype, device=value.device)
     return zeros.requires_grad_(value.requires_grad)

@@ -343,6 +343,7 @@ def _connection_of(args: Arguments, kwargs: Keywords) -> Connection:
     raise UnsupportedOperation("this call", "PointerTensor", "no pointer is among its arguments")
 
 
+@Connection.maker("tensor")
 def make_pointer(
     connection: Connection,
     id: int,
@@ -364,9 +365,6 @@ def make_pointer(
     wrapper: Wrapper = make_opaque()
     wrapper.child = link
     return wrapper
-
-
-Connection.make_pointer = staticmethod(make_pointer)
 
 
 # ------------------------------------------------------------------------------------------ codec

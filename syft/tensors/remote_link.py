@@ -28,7 +28,6 @@ from syft.serde.registry import pack
 from syft.tensors.conversions import Conversion
 from syft.workers.client.answers import summary_in
 from syft.workers.client.connection import Connection
-from syft.workers.client.contents import is_shared
 from syft.workers.client.handles import FetchHandle
 from syft.workers.client.pending import Pending
 from syft.workers.labels.cell import unsealed
@@ -107,6 +106,13 @@ class RemoteLink(Link):
         """This link alone: the data is at one worker."""
         return [self]
 
+    @property
+    def stays(self) -> bool:
+        """Whether the object stays at its worker when it is fetched: it is a part of a chain there,
+        or a constant for which other pointers of this program stand too."""
+        connection, id = self.connection, self.id_at_location
+        return self.depth > 0 or (connection.has_owners(id) and id in connection.contents.values())
+
     # ------------------------------------------------------------------------------ in a notebook
 
     def note_private(self, tensor: torch.Tensor) -> None:
@@ -152,9 +158,8 @@ class RemoteLink(Link):
         >>> x.child.get(keep=True), bob.objects_count()
         (tensor([1., 2.]), 1)
         """
-        connection, id = self.connection, self.id_at_location
-        keep = keep or self.depth > 0 or (connection.has_owners(id) and is_shared(connection, id))
-        value = connection.ask(Fetch, id, self.depth, keep, user=user)
+        keep = keep or self.stays
+        value = self.connection.ask(Fetch, self.id_at_location, self.depth, keep, user=user)
         if not keep:
             self._object_left()
         return value
@@ -166,7 +171,7 @@ class RemoteLink(Link):
         >>> torch.ones(2).send(bob).child.start_get().result()
         tensor([1., 1.])
         """
-        keep = keep or self.depth > 0 or is_shared(self.connection, self.id_at_location)
+        keep = keep or self.stays
         seq = self.connection.next_seq()
         pending = self.connection.start(Fetch(seq, self.id_at_location, self.depth, keep, user))
         if not keep:

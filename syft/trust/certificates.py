@@ -11,6 +11,12 @@ shows the certificate.
 A client knows a fingerprint, or it verifies the certificate and the host name with the system's
 authorities or a given file of them; with both, both must hold.  There is no third way: no argument,
 environment variable or combination of them turns verification off.
+
+A certificate for the life of a process: made when it is needed, and kept by nobody.
+
+A worker on a loopback address has no certificate, since nobody else hears what is said there.  What
+another program passes on for it has to be encrypted all the same, and who asks is told its
+fingerprint.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ import os
 import re
 import socket
 import ssl
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -265,3 +272,18 @@ def _load_authorities(context: ssl.SSLContext, ca_file: _FilePath) -> None:
         problem = f"no certificates can be read from it ({error.strerror or error})"
         instead = "name a file of certificates of authorities, in PEM"
         raise FileRefused(os.fspath(ca_file), problem, instead) from None
+
+
+def passing_context() -> tuple[ssl.SSLContext, str]:
+    """Return the TLS context of a server with a new certificate, and its fingerprint.
+
+    OpenSSL reads keys from files alone, so the key is in a folder of this user for the milliseconds
+    of this call.
+
+    >>> context, fingerprint = passing_context()
+    >>> context.minimum_version.name, fingerprint[:7]
+    ('TLSv1_3', 'sha256:')
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        made = own_certificate(folder)
+        return server_context(made.cert_path, made.key_path), made.fingerprint

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import syft as sy
 from syft.exceptions import PermissionDenied, UnusableSetting
-from syft.federated import federated_loader
+from syft.federated import federated_dataset
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 
@@ -121,7 +121,7 @@ def test_steps_are_as_many_as_announced(
 def test_rows_travel_in_one_message_for_many_batches(
     hook: sy.TorchHook, bob: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(federated_loader, "_AHEAD", 3)
+    monkeypatch.setattr(federated_dataset, "_AHEAD", 3)
     loader = sy.FederatedDataLoader(federated({bob: 7}), batch_size=1)
     with hook.record() as log:
         batches = list(loader)

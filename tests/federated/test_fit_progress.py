@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from syft.federated.fit_progress import FitProgress, TrainingBar
+from syft.federated.fitting import FitProgress, TrainingBar
 from tests.terminal import Terminal
 
 

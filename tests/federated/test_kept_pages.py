@@ -10,7 +10,7 @@ import pytest
 
 FAULTS = """
 import resource, torch
-from syft.federated.kept_pages import keep_pages
+from syft.federated.stacked_memory import keep_pages
 
 keep_pages()
 

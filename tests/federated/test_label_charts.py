@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from syft.federated.label_charts import LabelCounts, svg_chart, text_chart
+from syft.federated.partition import LabelCounts, svg_chart, text_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 

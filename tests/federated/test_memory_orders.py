@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from syft.federated.memory_orders import KeptStacks, laid_out, order_of, restored
+from syft.federated.stacked_memory import KeptStacks, laid_out, order_of, restored
 
 ORDERS = [(0, *rest) for rest in itertools.permutations((1, 2, 3))]
 

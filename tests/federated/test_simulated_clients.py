@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 
 import syft as sy
 from syft.exceptions import UnusableSetting
-from syft.federated.memory_orders import KeptStacks
+from syft.federated.stacked_memory import KeptStacks
 from syft.federated.stacked_clients import StackedSGD
 
 Samples = list[tuple[torch.Tensor, torch.Tensor]]

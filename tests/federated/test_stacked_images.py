@@ -12,7 +12,7 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 import syft as sy
-from syft.federated.stacked_images import FastImages
+from syft.federated.stacked_clients import FastImages
 
 SETTINGS: list[dict[str, Any]] = [
     {"kernel_size": 2},

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 import syft as sy
 from syft.exceptions import CannotRecord, PermissionDenied, PlansNotAllowed, UnusableSetting
-from syft.federated.fit_progress import FitProgress
+from syft.federated.fitting import FitProgress
 from tests.conftest import DEVICES
 from tests.federated.trained_models import (
     MODELS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from syft.federated.training_plans import loss_in_order
+from syft.federated.sent_training import loss_in_order
 
 
 def test_a_function_in_c_is_called_in_torchs_order() -> None:

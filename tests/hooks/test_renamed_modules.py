@@ -11,7 +11,7 @@ import pytest
 
 import syft as sy
 from syft.hooks import renamed
-from syft.hooks.renamed_modules import _MODULES, RenamedModules, explain_renamed_modules
+from syft.hooks.renamed import _MODULES, RenamedModules, explain_renamed_modules
 
 
 @pytest.mark.parametrize("name", sorted(_MODULES))
@@ -59,7 +59,7 @@ def test_other_modules_are_not_found_as_ever() -> None:
 
 def test_python_asks_once_and_last_and_after_import_of_the_package() -> None:
     text = (
-        "import sys, syft; from syft.hooks.renamed_modules import RenamedModules as R\n"
+        "import sys, syft; from syft.hooks.renamed import RenamedModules as R\n"
         "print(sys.meta_path.count(R), sys.meta_path[-1] is R)"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)

@@ -17,7 +17,8 @@ import torch
 import syft as sy
 from syft.callers import SYFT, TORCH
 from syft.exceptions import NothingToGet, SyftError
-from syft.hooks.short_tracebacks import ShortTracebacks, shortened
+from syft.hooks.ledger import Ledger
+from syft.hooks.short_tracebacks import shorten_tracebacks, shortened
 
 ROOT = Path(sy.__file__).parent.parent
 
@@ -221,11 +222,13 @@ def test_what_others_print_with_stays(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("not called")
 
     monkeypatch.setattr(sys, "excepthook", theirs)
-    before = ShortTracebacks()
+    before = Ledger()
+    shorten_tracebacks(before)
     assert sys.excepthook is theirs
     before.undo()
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    after = ShortTracebacks()
+    after = Ledger()
+    shorten_tracebacks(after)
     monkeypatch.setattr(sys, "excepthook", theirs)
     after.undo()
     assert sys.excepthook is theirs
@@ -236,7 +239,8 @@ def test_what_the_hook_prints(
 ) -> None:
     error = caught(lambda: torch.ones(2).send(bob).numpy())
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    short = ShortTracebacks()
+    short = Ledger()
+    shorten_tracebacks(short)
     sys.excepthook(type(error), error, error.__traceback__)
     short.undo()
     del error
@@ -282,12 +286,14 @@ def test_a_shell_is_told_how_to_show_errors(shell: Shell) -> None:
 def test_what_others_told_a_shell_stays(shell: Shell) -> None:
     theirs = object()
     shell.set_custom_exc((KeyError,), theirs)
-    short = ShortTracebacks()
+    short = Ledger()
+    shorten_tracebacks(short)
     assert shell.CustomTB is theirs
     short.undo()
     assert shell.custom_exceptions == (KeyError,)
     shell.set_custom_exc((), None)
-    short = ShortTracebacks()
+    short = Ledger()
+    shorten_tracebacks(short)
     shell.set_custom_exc((KeyError,), theirs)
     short.undo()
     assert shell.CustomTB is theirs

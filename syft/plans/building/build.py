@@ -33,9 +33,14 @@ from syft.plans.building.assumptions import (
     sets_requires_grad,
     with_copies,
 )
-from syft.plans.building.examples import Outline
+from syft.plans.building.interface import (
+    Blueprint,
+    Interface,
+    Outline,
+    interface_of,
+    with_flat_outputs,
+)
 from syft.plans.building.input_properties import Expectations, check_fixed, fixed_in
-from syft.plans.building.interface import Blueprint, Interface, interface_of, with_flat_outputs
 from syft.plans.building.optimizers import (
     PreparedOptimizers,
     StateTensor,

@@ -4,6 +4,19 @@ An :class:`Interface` turns the arguments of a call into the inputs of a program
 the program into what the call returns.  A :class:`Blueprint` is an interface with its program: a
 plan without its state.  Both are frozen and hold no data, so one blueprint serves the plan here,
 its copies, and every pointer to it.
+
+``out=``: the results of a call of a plan, written into tensors that are there.
+
+It means what it means for a function of torch.  A result is copied into its target, which it must
+fit in shape; an empty target is resized; nothing with a graph is written.  Unlike torch, a target
+that is not empty is never resized.  The results are computed first, so a plan may use its targets.
+
+A plan here and a plan at a worker write alike.  They differ in how a single operation runs.
+
+Example inputs of a plan: made from shapes, or like those it was built with.
+
+``args_shape`` of :func:`~syft.plans.function_plan.func2plan` gives only shapes and dtypes, and an
+exporter needs inputs to trace with.
 """
 
 from __future__ import annotations
@@ -12,17 +25,18 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
-from syft.exceptions import WrongArguments
+from syft.exceptions import ProgramError, WrongArguments
 from syft.notebook_html import counted
+from syft.ops.table import BY_NAME, FUNCTIONS
 from syft.plans.building.input_properties import Fixed
-from syft.plans.building.out_argument import TENSORS_ONLY
 from syft.plans.building.template import FLOAT, TENSOR, kind_of, match, template_of
-from syft.program.program import Program, Slot, slots_in
-from syft.program.program import fill_slots
+from syft.program.program import Program, Slot, fill_slots, slots_in
+from syft.serde.expect import describe
+from syft.workers.labels.walk import innermost, memory_of
 
 Parameter = inspect.Parameter
 _BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -274,3 +288,146 @@ def with_flat_outputs(program: Program) -> Program:
     (Slot(1), Slot(0))
     """
     return replace(program, outputs=tuple(slots_in(program.outputs)))
+
+
+COPY: Final = BY_NAME["torch.Tensor.copy_"]
+CLONE: Final = BY_NAME["torch.Tensor.clone"]
+RESIZE: Final = BY_NAME["torch.Tensor.resize_as_"]
+
+TENSORS_ONLY: Final = "out= for tensors only"
+
+
+def run_here(op: int, *args: torch.Tensor) -> Any:
+    """Run one of the operations of :func:`write_results` in this process.
+
+    >>> run_here(CLONE, torch.ones(2))
+    tensor([1., 1.])
+    """
+    function: Any = FUNCTIONS[op]
+    return function(*args)
+
+
+def check_writable(plan: str, results: Sequence[Any], targets: Sequence[torch.Tensor]) -> None:
+    """Check that the results are tensors, and that no graph would be lost.
+
+    Raises :class:`~syft.exceptions.WrongArguments`, :class:`~syft.exceptions.ProgramError`.
+
+    >>> check_writable("double", [torch.ones(2)], [torch.zeros(2)])
+    """
+    for index, (result, target) in enumerate(zip(results, targets, strict=True)):
+        if not isinstance(result, torch.Tensor):
+            raise WrongArguments(plan, TENSORS_ONLY, f"it for {type(result).__name__}")
+        if torch.is_grad_enabled() and (result.requires_grad or target.requires_grad):
+            raise ProgramError(
+                f"Plan {plan!r}: what is written with out= has no graph, and result {index} or its "
+                "target requires grad. Call the plan under torch.no_grad(), or without out="
+            )
+
+
+def check_fits(plan: str, index: int, result: torch.Tensor, target: torch.Tensor) -> None:
+    """Check that a result can be written into its target: shape and dtype.
+
+    Raises :class:`~syft.exceptions.WrongArguments`.
+
+    >>> check_fits("double", 0, torch.ones(2), torch.zeros(3))
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.WrongArguments: Plan 'double' takes float32 (2,) as out for result 0, and got \
+float32 (3,).
+    """
+    fits = result.shape == target.shape or not target.numel()
+    if not (fits and torch.can_cast(result.dtype, target.dtype)):
+        expected = f"{_shape_and_dtype(result)} as out for result {index}"
+        raise WrongArguments(plan, expected, _shape_and_dtype(target))
+
+
+def write_results(
+    results: Sequence[torch.Tensor],
+    targets: Sequence[torch.Tensor],
+    run: Callable[..., Any] = run_here,
+) -> None:
+    """Copy results into their targets, one of which may share memory with another result.
+
+    ``run`` runs an operation, given by number, on tensors.
+
+    >>> x, y = torch.zeros(2), torch.ones(2)
+    >>> write_results([y, x], [x, y]); x, y
+    (tensor([1., 1.]), tensor([0., 0.]))
+    """
+    kept = [
+        result if result is target or not _may_overlap(result, targets) else run(CLONE, result)
+        for result, target in zip(results, targets, strict=True)
+    ]
+    for result, target in zip(kept, targets, strict=True):
+        if not target.numel():  # be the result empty or not, which its shape may keep private
+            run(RESIZE, target, result)
+        run(COPY, target, result)
+
+
+def _may_overlap(result: torch.Tensor, targets: Sequence[torch.Tensor]) -> bool:
+    """Whether a result may share memory with a target; of memory elsewhere nothing is known."""
+    if innermost(result) is None:
+        return True
+    return not memory_of(result).isdisjoint(set().union(*map(memory_of, targets)))
+
+
+def _shape_and_dtype(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+_SIZE_FOR_ANY = 2
+"""The size that stands for -1, any size: torch treats a size of 1 specially."""
+
+
+class Outline(NamedTuple):
+    """The shape, dtype and device of an input.
+
+    >>> Outline.of(torch.ones(2)).example()
+    tensor([1., 1.])
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Outline:
+        """The outline of a tensor."""
+        return cls(tuple(tensor.shape), tensor.dtype, tensor.device)
+
+    def example(self) -> torch.Tensor:
+        """A tensor with this outline: ones, or zeros for an integer or bool dtype."""
+        fractional = self.dtype.is_floating_point or self.dtype.is_complex
+        make = torch.ones if fractional else torch.zeros
+        return make(self.shape, dtype=self.dtype, device=self.device)
+
+
+def example_arguments(plan: str, shapes: Any) -> list[torch.Tensor]:
+    """One tensor for each shape: ones, or zeros for an integer or bool dtype.
+
+    A shape is a sequence of sizes, with -1 for any size, or a pair of such a sequence and a dtype.
+    Raises :class:`~syft.exceptions.WrongArguments`.
+
+    >>> [tuple(example.shape) for example in example_arguments("f", [(1, 2), (-1, 3)])]
+    [(1, 2), (2, 3)]
+    >>> example_arguments("f", [((2,), torch.int64)])
+    [tensor([0, 0])]
+    """
+    if not isinstance(shapes, (list, tuple)):
+        raise WrongArguments(plan, "a list of shapes as args_shape", describe(shapes))
+    return [_outline_of_shape(plan, shape).example() for shape in shapes]
+
+
+def _outline_of_shape(plan: str, shape: Any) -> Outline:
+    dtype = torch.get_default_dtype()
+    if isinstance(shape, Sequence) and len(shape) == 2 and isinstance(shape[1], torch.dtype):
+        shape, dtype = shape
+    if not isinstance(shape, Sequence) or not all(map(_is_size, shape)):
+        expected = "shapes such as (-1, 2) or ((-1, 2), torch.int64) as args_shape"
+        raise WrongArguments(plan, expected, repr(shape))
+    sizes = tuple(_SIZE_FOR_ANY if size == -1 else size for size in shape)
+    return Outline(sizes, dtype, torch.get_default_device())
+
+
+def _is_size(size: Any) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and size >= -1

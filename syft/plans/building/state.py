@@ -5,6 +5,11 @@ A plan made here does not hold its state: the user's model and optimizer do.  So
 call.  A tensor that was replaced by one of the same shape, dtype and device is used; any other is
 refused.  Whether a tensor requires grad has decided what was recorded, so a change of that makes a
 plan unbuilt.
+
+An iterator that knows how many items it gives: what ``parameters()`` of a plan returns.
+
+Torch's is a generator.  Programs for earlier versions ask for its length, and those for torch call
+``next`` on it, so that a list would not do.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter, getitem, is_
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -21,6 +26,28 @@ from torch.optim import Optimizer
 from syft.exceptions import StateMismatch, WrongArguments
 from syft.plans.building.optimizers import StateTensor, state_of
 from syft.serde.expect import describe
+
+Item = TypeVar("Item")
+
+
+class Counted(Iterator[Item], Generic[Item]):
+    """Gives its items once, in order; its length is the number of all of them.
+
+    >>> items = Counted("ab")
+    >>> next(items), len(items), list(items)
+    ('a', 2, ['b'])
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items = list(items)
+        self._rest = iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __next__(self) -> Item:
+        return next(self._rest)
+
 
 Entry = torch.Tensor | nn.Module | Optimizer
 

@@ -20,9 +20,8 @@ from torch.fx import GraphModule
 from syft.exceptions import OtherPath, ProgramError, UnsupportedOperation, WrongArguments
 from syft.plans.export.branch_nodes import every_action
 from syft.plans.export.fx import ArgumentSpec, argument_structures, to_fx
-from syft.program.program import fill_slots
+from syft.program.program import Program, fill_slots, slots_in
 from syft.ops.table import BY_NAME, FLAGS, GRADIENT, RANDOM, READS_GRADIENT, SETS_GRADIENT
-from syft.program.program import Program, slots_in
 from syft.ops.nested import every_tensor
 
 _ON_GRADIENTS: Final = GRADIENT | READS_GRADIENT | SETS_GRADIENT

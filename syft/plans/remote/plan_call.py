@@ -27,11 +27,11 @@ from syft.exceptions import (
     WrongArguments,
 )
 from syft.plans.building.input_properties import check_fixed
-from syft.plans.building.interface import Interface
-from syft.plans.building.out_argument import (
+from syft.plans.building.interface import (
     CLONE,
     COPY,
     RESIZE,
+    Interface,
     check_fits,
     check_writable,
     write_results,

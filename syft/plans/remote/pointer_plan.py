@@ -22,7 +22,7 @@ from syft.plans.building.assumptions import Assumptions
 from syft.plans.building.interface import Interface
 from syft.plans.building.options import Options, fixed_options
 from syft.plans.building.template import KINDS, TENSOR, plain_number
-from syft.plans.counted import Counted
+from syft.plans.building.state import Counted
 from syft.plans.plan import Plan, replaying_plan
 from syft.plans.remote.interface_codec import unpack_interface
 from syft.plans.remote.plan_call import PlanCall
@@ -431,11 +431,9 @@ _SENT_BY_ID = frozenset((Wrapper, int, float, bool, type(None)))
 _INPUT_KINDS = {kind: InputKind.REFERENCE if kind is TENSOR else InputKind.NUMBER for kind in KINDS}
 
 
+@Connection.maker("plan")
 def make_plan_pointer(
     connection: Connection, id: int, garbage_collect_data: bool = True, summary: Any = None
 ) -> PointerPlan:
     """A pointer to a plan that a search found."""
     return PointerPlan(connection, id, unpack_interface(summary[3]), garbage_collect_data)
-
-
-Connection.make_plan_pointer = staticmethod(make_plan_pointer)

@@ -74,14 +74,10 @@ def _pack(bundle: Bundle, packer: Packer) -> Operand:
     packer.items += len(bundle)
     if packer.items > packer.max_items:
         raise packer.too_many()
-    stacks: dict[Kind, list[int]] = {}
-    alone: list[int] = []
+    stacks: dict[Any, list[int]] = {}
     for index, tensor in enumerate(bundle):
-        found = kind_of(tensor)
-        if found is None:
-            alone.append(index)
-        else:
-            stacks.setdefault(found, []).append(index)
+        stacks.setdefault(kind_of(tensor), []).append(index)
+    alone = stacks.pop(None, [])
     for kind in [kind for kind, members in stacks.items() if len(members) == 1]:
         alone += stacks.pop(kind)
     order = tuple(index for members in (*stacks.values(), alone) for index in members)

@@ -90,19 +90,28 @@ def unpack_usual(operand: Any, buffers: list[torch.Tensor], limits: Limits) -> t
     if not type(code) is type(number) is type(index) is int or strides is not None:
         return None
     known = _BY_HEAD.get((code, number, index))
-    if known is None or type(shape) is not list or len(shape) > limits.max_dims:
+    count = _elements_of(shape, limits)
+    if known is None or not count:
         return None
-    (dtype, size), count, buffer = known, 1, buffers[0]
-    for length in shape:
-        if type(length) is not int or length < 1:
-            return None
-        count *= length
-    if not count * size == buffer.numel() < LARGE or count > limits.max_elements:
+    (dtype, size), buffer = known, buffers[0]
+    if not count * size == buffer.numel() < LARGE:
         return None
     if not buffer.is_cpu or buffer.storage_offset() % size:
         return None
     flat = buffer.view(dtype)
     return (flat if len(shape) == 1 else flat.view(shape)).clone()
+
+
+def _elements_of(shape: Any, limits: Limits) -> int:
+    """How many elements a shape has that was received; 0 if it has none or is not to be taken."""
+    if type(shape) is not list or len(shape) > limits.max_dims:
+        return 0
+    count = 1
+    for length in shape:
+        if type(length) is not int or length < 1:
+            return 0
+        count *= length
+    return count if count <= limits.max_elements else 0
 
 
 def pack_strided(tensor: torch.Tensor, packer: Packer) -> tuple[Any, ...]:

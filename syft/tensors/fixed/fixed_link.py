@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 
 from syft.chain.link import Level, Link
-from syft.chain.wrapper import Wrapper, place_of, wrap_like
+from syft.chain.wrapper import Wrapper, first_link, place_of, wrap_like
 from syft.exceptions import HookError, UnsupportedOperation
 from syft.notebook_html import line
 from syft.ops.calls import written_arguments
@@ -127,6 +127,10 @@ class FixedPrecisionTensor(Link):
     def elements(self) -> torch.Tensor:
         """The integers."""
         return self.child
+
+    def shared_cell(self) -> Any:
+        """The handle of the shares of the integers."""
+        return first_link(self.child).shared_cell()
 
     def over(self, elements: torch.Tensor) -> torch.Tensor:
         """Other integers on the same grid."""

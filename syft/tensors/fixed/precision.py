@@ -31,7 +31,6 @@ from syft.tensors.fixed.rings import (
     comparison_rules,
     component_rules,
     derived_rules,
-    product_rules,
 )
 from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, is_ring
 from syft.torch_private import exchange_contents
@@ -89,7 +88,7 @@ TABLES: tuple[tuple[type[Link], str, tuple[ModuleType, ...]], ...] = (
     (
         RingLink,
         "rules",
-        (access_rules, comparison_rules, component_rules, derived_rules, product_rules),
+        (access_rules, comparison_rules, component_rules, derived_rules),
     ),
 )
 """The tables of rules, and the modules that fill them."""

@@ -121,6 +121,10 @@ class AdditiveSharingTensor(RingLink):
         deals = "ended" if session.ended is not None else f"{session.lines.provider} deals"
         return line(self.place(), "shared", kind, deals, before="→ ")
 
+    def shared_cell(self) -> Cell:
+        """The handle of the shares."""
+        return self.cell
+
     def place(self) -> str:
         """The names of the parties."""
         return ", ".join(self.cell.session.parties)

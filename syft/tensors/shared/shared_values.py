@@ -7,21 +7,17 @@ precision.  The methods that torch's classes get stand in ``syft.hooks``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from syft.chain.wrapper import Wrapper
+from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotALeaf, NotShareable, NothingToGet
 from syft.tensors.fixed.fixed_link import FinerNumbers, attach, fixed, is_fixed, refined
-from syft.tensors.fixed.rings.ring_link import as_bits, is_ring
-from syft.tensors.shared.additive_sharing import (
-    AdditiveSharingTensor,
-    revealed,
-    shared_tensor,
-)
+from syft.tensors.fixed.rings.ring_link import as_bits
+from syft.tensors.shared.additive_sharing import revealed, shared_tensor
 from syft.tensors.shared.cells import Cell
 from syft.tensors.shared.session_client import SessionClient
 from syft.workers.labels.guards import Guard
@@ -96,11 +92,8 @@ def shared_cell(tensor: Any) -> Cell | None:
     >>> shared_cell(torch.ones(2)) is None
     True
     """
-    if is_fixed(tensor):
-        tensor = tensor.child.child
-    if is_ring(tensor) and isinstance(tensor.child, AdditiveSharingTensor):
-        return tensor.child.cell
-    return None
+    cell: Cell | None = first_link(tensor).shared_cell()
+    return cell
 
 
 def is_shared(tensor: Any) -> bool:
@@ -132,6 +125,24 @@ def get_shared(tensors: Sequence[torch.Tensor], user: str | None = None) -> list
         if gradient is not None:
             values.grad = next(grads)
     return own
+
+
+def get_each(
+    tensors: Iterable[torch.Tensor],
+    user: str | None,
+    others: Callable[[list[torch.Tensor]], list[Any]],
+) -> list[Any]:
+    """The values of shared tensors, put together at once, and what ``others`` makes of the rest.
+
+    >>> x = torch.tensor([1, 2]).share(alice, bob, crypto_provider=carol)
+    >>> get_each([x, torch.ones(2)], None, lambda rest: [one + 1 for one in rest])
+    [tensor([1, 2]), tensor([2., 2.])]
+    """
+    wanted = [(tensor, shared_cell(tensor) is not None) for tensor in tensors]
+    shared = [tensor for tensor, split in wanted if split]
+    together = iter(get_shared(shared, user) if shared else ())
+    rest = iter(others([tensor for tensor, split in wanted if not split]))
+    return [next(together if split else rest) for _, split in wanted]
 
 
 def _revealed_with_digits(

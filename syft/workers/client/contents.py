@@ -43,8 +43,3 @@ def put_once(
         known = connection.contents.items()
         connection.contents = {key: id for key, id in known if connection.owns(id)}
     return id
-
-
-def is_shared(connection: Connection, id: int) -> bool:
-    """Whether another pointer here stands for the same constant: who fetches it leaves it there."""
-    return connection.has_owners(id) and id in connection.contents.values()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 
 
 from syft.callers import Place, line_at, place_of_user
@@ -56,13 +56,14 @@ NEVER_SENT = "it was to be made in a group of messages that an exception ended b
 """Why an object of such a group is not there."""
 
 PointerMaker = Callable[..., Any]
+Made = TypeVar("Made", bound=PointerMaker)
 
 
 class ReplyReader:
     """The requests that a connection made, and the replies that came.
 
-    ``make_pointer`` turns a reference in a reply into what the caller works with; the layer that
-    defines pointers sets it.
+    ``makers`` turn a reference in a reply into what the caller works with: a pointer to a tensor or
+    to a plan.  Upper rooms enter them with :meth:`maker`.
     """
 
     __slots__ = (
@@ -84,8 +85,17 @@ class ReplyReader:
         "_failures",
     )
 
-    make_pointer: ClassVar[PointerMaker]
-    make_plan_pointer: ClassVar[PointerMaker]
+    makers: ClassVar[dict[str, PointerMaker]] = {}
+
+    @classmethod
+    def maker(cls, kind: Literal["tensor", "plan"]) -> Callable[[Made], Made]:
+        """Have the decorated function make pointers to what is of a kind."""
+
+        def enter(made: Made) -> Made:
+            cls.makers[kind] = made
+            return made
+
+        return enter
 
     def __init__(self, owner: Owner, location: Location, transport: Transport) -> None:
         self.owner = owner
@@ -386,13 +396,12 @@ class ReplyReader:
     def pointer(self, id: int, **details: Any) -> Any:
         """A new pointer to object ``id`` at the other worker (details as PointerTensor takes
         them)."""
-        return type(self).make_pointer(self, id, **details)
+        return self.makers["tensor"](self, id, **details)
 
     def found(self, id: int, summary: tuple[Any, ...]) -> Any:
         """A pointer to what a search found, which does not own it; a plan's summary has a fourth
         field."""
-        kind = type(self)
-        maker = kind.make_pointer if len(summary) == 3 else kind.make_plan_pointer
+        maker = self.makers["tensor" if len(summary) == 3 else "plan"]
         return maker(self, id, garbage_collect_data=False, summary=summary)
 
 

@@ -2,22 +2,33 @@
 
 A trace shows the sender, receiver, kind, size in bytes and delivery time of every message, and
 what programs on shared tensors hold and cost.  It never shows a value;
-:class:`~syft.workers.shells.message_log.MessageLog` keeps whole messages, for tests.
+:class:`~syft.workers.shells.message_trace.MessageLog` keeps whole messages, for tests.
+
+A log of all messages between workers, for tests of which data was sent.
+
+What a trace says of programs on shared tensors: operations, rounds and bytes, never a value.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch
+
 from syft.codes import CollectiveCode
+from syft.crypto.programs.share_cost import OperationCost, cost, costs_of_operations
+from syft.crypto.programs.share_lint import lint
+from syft.crypto.programs.share_program import ShareProgram
+from syft.exceptions import SyftError
 from syft.notebook_html import block, table
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
+from syft.serde.packer import Unpacker
+from syft.serde.registry import unpack_at
 from syft.workers.shells.network import Network
-from syft.workers.shells.traced_programs import TracedProgram, name_of_start, program_in
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Command, Message, Run, Start
 from syft.workers.wire.sealed_bytes import is_sealed
@@ -143,3 +154,153 @@ def _kind(message: Message) -> str:
     if type(message) is Run:
         return f"Run {message.number}" if message.define is None else f"Run {message.number}, new"
     return name_of_start(message) if type(message) is Start else type(message).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedMessage:
+    """One message with its sender, receiver, tensor data and size.
+
+    >>> with hook.record() as log:
+    ...     x = torch.ones(2).send(bob)
+    >>> log[0].sender, log[0].receiver, log[0].buffers[0].nbytes
+    ('me', 'bob', 8)
+    """
+
+    sender: str
+    receiver: str
+    message: messages.Message
+    buffers: tuple[torch.Tensor, ...]
+    nbytes: int
+
+
+class MessageLog:
+    """Every message of a network while the ``with`` block runs. Iterate over it, or index it.
+
+    The tensor data of a message is copied, so that an entry shows the data at the time of sending.
+
+    >>> with hook.record() as log:
+    ...     x = torch.ones(2).send(bob) + 1
+    >>> [type(entry.message).__name__ for entry in log.to("bob")]
+    ['Put', 'Command']
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._entries: list[LoggedMessage] = []
+
+    def __enter__(self) -> MessageLog:
+        self._network.observers.append(self._observe)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._network.observers.remove(self._observe)
+
+    def _observe(self, sender: str, receiver: str, frame: Frame) -> None:
+        if is_sealed(frame):
+            return  # nobody can read it here
+        buffers = tuple(buffer.clone() for buffer in frame.buffers)
+        message = messages.decode(frame.header)
+        self._entries.append(LoggedMessage(sender, receiver, message, buffers, frame.nbytes))
+
+    def to(self, receiver: str) -> list[LoggedMessage]:
+        """The messages that reached one worker.
+
+        >>> with hook.record() as log:
+        ...     x = torch.ones(2).send(bob)
+        >>> len(log), len(log.to("bob")), len(log.to("me"))
+        (2, 1, 1)
+        """
+        return [entry for entry in self._entries if entry.receiver == receiver]
+
+    def __iter__(self) -> Iterator[LoggedMessage]:
+        return iter(self._entries)
+
+    def __getitem__(self, index: int) -> LoggedMessage:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+_COLLECTIVES = {int(code): code.name for code in CollectiveCode}
+_PROGRAM = 2
+"""The place of the program among the arguments of SHARES."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedProgram:
+    """One program on shared tensors, which each party got: how long it is, and what it costs.
+
+    ``sent`` are the bytes that a party sends to open what all may see; ``dealt`` those from the
+    provider, which come ``ahead`` or online, or stay where they are if the last party deals.  What
+    is revealed to one party is not counted.
+
+    >>> print(TracedProgram(2, 4, 784, 4672, False, (OperationCost("POSITIVE", 1, 784, 4672),)))
+    2 instructions, 4 rounds, 784 bytes sent by a party, 4,672 dealt
+      1 x POSITIVE: 784 sent, 4,672 dealt
+    """
+
+    instructions: int
+    rounds: int
+    sent: int
+    dealt: int
+    ahead: bool
+    operations: Sequence[OperationCost]
+
+    def __str__(self) -> str:
+        """A line, and one for each kind of operation that costs something."""
+        ahead = " ahead" if self.ahead else ""
+        lines = [
+            f"{self.instructions:,} instructions, {self.rounds:,} rounds, {self.sent:,} bytes sent "
+            f"by a party, {self.dealt:,} dealt{ahead}"
+        ]
+        lines += [
+            f"  {one.count:,} x {one.name}: {one.sent:,} sent, {one.dealt:,} dealt"
+            for one in self.operations
+            if one.sent or one.dealt
+        ]
+        return "\n".join(lines)
+
+
+def name_of_start(message: Start) -> str:
+    """The collective operation that a message starts.
+
+    >>> name_of_start(Start(1, 3, 5, ("a", "b"), 0, (), ()))
+    'Start SHARES'
+    """
+    name = _COLLECTIVES.get(message.program)
+    return "Start" if name is None else f"Start {name}"
+
+
+def program_in(message: Start, frame: Frame, provided: bool = True) -> TracedProgram | None:
+    """The program in the message to the first party; None in others, which hold the same one.
+
+    ``provided``: a provider that is no party deals for it now, and is the last one named.
+
+    >>> program_in(Start(1, 1, 5, ("a", "b"), 0, (), ()), None) is None
+    True
+    """
+    if message.program != CollectiveCode.SHARES or message.rank or len(message.args) <= _PROGRAM:
+        return None
+    ahead = not isinstance(message.args[1], int)  # a reference to what was dealt
+    others = len(message.parties) - (2 if provided else 1)
+    try:
+        program = unpack_at(message.args[_PROGRAM], Unpacker(frame.buffers), ".args[2]")
+        if not isinstance(program, ShareProgram):
+            return None
+        lint(program, others + 1)
+    except SyftError:  # the party will say what is wrong
+        return None
+    found = cost(program)
+    operations = [
+        OperationCost(one.name, one.count, one.sent * others, one.dealt)
+        for one in costs_of_operations(program)
+    ]
+    return TracedProgram(
+        len(program.actions),
+        found.rounds,
+        found.opened * others,
+        found.dealt,
+        ahead,
+        tuple(operations),
+    )

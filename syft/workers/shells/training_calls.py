@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 from syft.workers.client.handles import Handle
 
 OnProgress = Callable[[Any], object]
-"""Is called with a :class:`~syft.federated.fit_progress.FitProgress` after each step."""
+"""Is called with a :class:`~syft.federated.fitting.FitProgress` after each step."""
 
 
 T = TypeVar("T")
@@ -59,6 +59,9 @@ class Trainer(ABC):
         self, worker: Any, key: str, user: str | None, wanted: Wanted
     ) -> Steps[dict[str, Any]]:
         """Measure the model as it is now; the steps return what was measured."""
+
+
+Trains = TypeVar("Trains", bound=Trainer)
 
 
 def _run(steps: Steps[T]) -> T:
@@ -203,3 +206,9 @@ class TrainingCalls:
         """
         wanted = Wanted(return_loss, return_raw_accuracy, return_histograms, nr_bins)
         return await _run_in_turns(self.trainer.evaluate(self, dataset_key, user, wanted))
+
+
+def trained_by(kind: type[Trains]) -> type[Trains]:
+    """Have the decorated class of trainers carry out the training calls of all workers."""
+    TrainingCalls.trainer = kind()
+    return kind

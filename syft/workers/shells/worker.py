@@ -2,6 +2,8 @@
 
 A shell derives from :class:`Worker` and provides the transport to its worker
 (:meth:`Worker.transport_for`).  Everything else is requested over a connection.
+
+``bob.torch``: torch's functions, run at worker bob.
 """
 
 from __future__ import annotations
@@ -13,14 +15,23 @@ from typing import Any, Final
 import torch
 
 from syft.chain.wrapper import first_link
-from syft.exceptions import NothingToGet, UnusableSetting, WorkerClosed, WorkerIdTaken
-from syft.ids import new_id
+from syft.exceptions import (
+    NothingToGet,
+    OperationRefused,
+    UnknownOperation,
+    UnusableSetting,
+    WorkerClosed,
+    WorkerIdTaken,
+)
+from syft.ids import first_id, new_id
 from syft.notebook_html import table
+from syft.ops.returns import returns
+from syft.ops.table import BY_NAME, REFUSED_NAMES
 from syft.workers.client.answers import summaries_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
+from syft.workers.client.operands import Operands
 from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.shells.namespace import RemoteNamespace
 from syft.workers.shells.network import Network
 from syft.workers.shells.training_calls import TrainingCalls
 from syft.workers.wire.messages import GiveUp, Search
@@ -356,3 +367,46 @@ def words_in(query: Query | tuple[Query, ...]) -> tuple[str, ...]:
         expected = "tags (strings) and ids (numbers)"
         raise UnusableSetting("a query", expected, f"a value of type {type(query).__name__}")
     return tuple(word for part in query for word in words_in(part))
+
+
+class RemoteNamespace:
+    """A dotted name under ``torch`` at another worker; a call runs that function there."""
+
+    __slots__ = ("_connection", "_name")
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{self._name} at {self._connection.location.id}>"
+
+    def __getattr__(self, name: str) -> RemoteNamespace:
+        full = f"{self._name}.{name}"
+        if name.startswith("__") or not _is_operation_or_prefix(full):
+            raise AttributeError(f"{full} is not an operation that can run on another worker")
+        return RemoteNamespace(self._connection, full)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._connection.check_not_recording(f"{self._name} at")
+        if self._name in REFUSED_NAMES:
+            raise OperationRefused(self._name, REFUSED_NAMES[self._name])
+        if self._name not in BY_NAME:
+            raise UnknownOperation(self._name)
+        number = BY_NAME[self._name]
+        operands = Operands(self._connection, number)
+        packed, keywords = operands.pack(args, kwargs)
+        expected = returns(number, args, kwargs)
+        out = new_id() if expected is None else first_id(expected.count)
+        value = self._connection.command(
+            number, packed, keywords, out, operands.packer.buffers, expected
+        )
+        return self._connection.results(value, out, expected)
+
+
+def _is_operation_or_prefix(name: str) -> bool:
+    """Whether an operation has this name, or a name that starts with it and a dot."""
+    if name in BY_NAME or name in REFUSED_NAMES:
+        return True
+    prefix = name + "."
+    return any(known.startswith(prefix) for known in BY_NAME)

@@ -17,7 +17,7 @@ import torch
 from syft.exceptions import FileRefused, UnusableSetting, WorkerLost, WorkerRefused
 from syft.serde.limits import Limits
 from syft.trust.certificates import Identity, own_certificate, server_context
-from syft.trust.passing_certificate import passing_context
+from syft.trust.certificates import passing_context
 from syft.trust.pinned_tls import fingerprint_of
 from syft.trust.tokens import TokenBook
 from syft.workers.client.connection import Connection

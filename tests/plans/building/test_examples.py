@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from syft.plans.building.examples import example_arguments
+from syft.plans.building.interface import example_arguments
 from tests.chain.refusal import refusal
 
 

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 import syft as sy
 from syft.exceptions import CannotRecord
-from syft.plans.building.script_functions import DTYPES, called
-from syft.plans.building.script_module import UnpackedScript, as_python
+from syft.plans.building.script_module import DTYPES, UnpackedScript, called
+from syft.plans.function_plan import as_python
 
 # torch.jit.trace says of each size check inside torch's own modules that it took one path.
 pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")

@@ -13,8 +13,7 @@ from tqdm import tqdm
 
 from syft.exceptions import UnsupportedOperation
 from syft.plans.export.fx import to_fx
-from syft.plans.export.onnx import to_onnx
-from syft.plans.export.torch_export import to_exported
+from syft.plans.export.torch_export import to_exported, to_onnx
 from syft.program.program import Action, Mode, Program
 from syft.ops.nested import leaves
 from tests.plans.export.exported import S, act, replayed

@@ -12,7 +12,7 @@ from torch.fx.node import _get_qualified_name
 
 from syft.exceptions import OtherPath, UnknownOperation
 from syft.ops import numbers
-from syft.plans.export.call_nodes import _assert, node_call
+from syft.plans.export.graph import _assert, node_call
 from syft.ops.table import BY_NAME, FUNCTIONS, NAMES, PROGRAM_FUNCTIONS
 from syft.ops.nested import leaves
 

@@ -19,8 +19,7 @@ from tqdm import tqdm
 
 from syft.exceptions import ProgramError, UnsupportedOperation, WrongArguments
 from syft.plans.export.fx import to_fx
-from syft.plans.export.onnx import to_onnx
-from syft.plans.export.torch_export import to_exported, to_torchscript
+from syft.plans.export.torch_export import to_exported, to_onnx, to_torchscript
 from syft.plans.export.tracing import traceable
 from syft.program.program import Mode, Program
 from tests.outside import outside
@@ -375,7 +374,7 @@ MISSING = """
 import sys, tempfile
 sys.modules["onnxscript"] = None
 import torch
-from syft.plans.export.onnx import to_onnx
+from syft.plans.export.torch_export import to_onnx
 from syft.program.program import Program, Slot
 try:
     to_onnx(Program(1, (), (Slot(0),)), ["x"], {}, [torch.ones(2)], tempfile.mkdtemp() + "/x.onnx")
@@ -404,7 +403,7 @@ def test_the_error_keeps_the_name_of_the_package(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_core_imports_no_package_for_onnx() -> None:
-    code = "import sys, syft, syft.plans.export.onnx; print(*sorted(sys.modules))"
+    code = "import sys, syft, syft.plans.export.torch_export; print(*sorted(sys.modules))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=outside(), capture_output=True, text=True, check=True)
     assert not {"onnx", "onnxscript", "onnxruntime"} & set(done.stdout.split())

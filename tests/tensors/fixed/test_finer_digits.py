@@ -11,7 +11,7 @@ from torch import optim
 from syft.exceptions import EncodingError, UnsupportedOperation
 from syft.tensors.fixed.fixed_link import refined
 from syft.tensors.fixed.precision import fix_precision, float_precision
-from syft.tensors.fixed.rings.plain_ring import PLAIN
+from syft.tensors.fixed.rings.integer_ring import PLAIN
 from syft.tensors.shared.shared_values import get_shared, share_values
 from tests.tensors.fixed.blind_ring import BlindRing, blind, reveal
 from tests.tensors.shared.clear_parties import clear_session

@@ -22,7 +22,7 @@ from syft.tensors.fixed.fixed_link import fixed, is_fixed, private_rule
 from syft.tensors.fixed.grid import CEILING, FLOOR, make_grid
 from syft.tensors.fixed.precision import fix_precision, float_precision
 from syft.tensors.fixed.rings.component_rules import FIX_FIRST
-from syft.tensors.fixed.rings.plain_ring import PLAIN
+from syft.tensors.fixed.rings.integer_ring import PLAIN
 from syft.tensors.fixed.rings.ring_link import RingLink, is_ring, lifted, ring_of, ring_rule
 from tests.conftest import DEVICES
 from tests.tensors.fixed.blind_ring import BlindRing, blind, reveal

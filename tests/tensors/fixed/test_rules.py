@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from syft.exceptions import EncodingError, HookError, UnsupportedOperation
+from syft.tensors.fixed.rings.integer_ring import PlainRing
 from syft.tensors.fixed.fallback import functional_form, strategy_of
 from syft.tensors.fixed.fixed_link import is_fixed, rule
 from syft.tensors.fixed.grid import CEILING, FLOOR, make_grid

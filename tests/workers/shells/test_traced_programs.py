@@ -6,7 +6,7 @@ import pytest
 
 from syft.codes import CollectiveCode
 from syft.serde.frame import Frame
-from syft.workers.shells.traced_programs import name_of_start, program_in
+from syft.workers.shells.message_trace import name_of_start, program_in
 from syft.workers.wire.messages import Start
 
 SHARES = int(CollectiveCode.SHARES)

@@ -23,8 +23,7 @@ from syft.chain.link import Level, Link
 from syft.chain.wrapper import Wrapper, wrap_like
 from syft.exceptions import LocationMismatch, UnsupportedOperation
 from syft.ops.nested import Arguments, Keywords, leaves
-from syft.tensors.fixed.rings.integer_ring import Ring
-from syft.tensors.fixed.rings.plain_ring import PLAIN
+from syft.tensors.fixed.rings.integer_ring import PLAIN, Ring
 from syft.torch_private import has_composite_kernel
 
 aten = torch.ops.aten

@@ -28,8 +28,7 @@ from syft.exceptions import (
 )
 from syft.serde.frame import Frame, to_bytes
 from syft.serde.limits import Limits
-from syft.trust.certificates import Identity, own_certificate
-from syft.trust.passing_certificate import passing_context
+from syft.trust.certificates import Identity, own_certificate, passing_context
 from syft.workers.shells.network import Network
 from syft.workers.sockets.client import WebsocketClientWorker
 from syft.workers.sockets.dialling import Target
