@@ -28,6 +28,7 @@ GONE = {
     r"cards?|card_(?:of|in)|_card": "summary",
     r"claims?|claimed": "origin",
     r"strange": "foreign, or unusual",
+    r"seats?": "party",
 }
 """Words that meant something here alone, as patterns, and what is said now."""
 

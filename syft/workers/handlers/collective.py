@@ -54,10 +54,10 @@ from syft.workers.handlers.executions import (
 from syft.workers.handlers.party_programs import (
     GUARDING,
     PROGRAMS,
+    HostedParty,
     Letter,
     Party,
     PartyProgram,
-    Seat,
 )
 from syft.workers.labels.cell import elements_guard_of, kind_of
 from syft.workers.labels.guards import Guard, meet_guards
@@ -227,7 +227,7 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
     peer = call.peer
     if message.program in GUARDING:
         args = _own_arguments(call)
-        seat = Seat(
+        party = HostedParty(
             message.rank,
             len(message.parties),
             call=call,
@@ -235,7 +235,7 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
             execution=message.execution,
             sharing=session.sharing,
         )
-        session.program = GUARDING[message.program](seat, *args)
+        session.program = GUARDING[message.program](party, *args)
         return
     unpacker = call.unpacker()
     given = [unpack_at(arg, unpacker, f".args[{at}]") for at, arg in enumerate(message.args)]

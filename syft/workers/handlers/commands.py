@@ -52,8 +52,8 @@ from syft.workers.core.pipeline import Call, Declaration, handles, run_as_privat
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
-from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.predicted_failures import is_predicted
+from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.public_facts import in_public_form, is_answer
 from syft.workers.handlers.accesses import command_access
@@ -66,8 +66,8 @@ from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,
     GRAD_MODE,
-    INFERENCE_MODE,
     IN_CONTAINER,
+    INFERENCE_MODE,
     Command,
     Done,
     Reply,

@@ -175,7 +175,7 @@ class Worker(TrainingCalls, ABC):
         :class:`~syft.exceptions.PermissionDenied`.
 
         >>> x = bob.promise()
-        >>> y = x + 1  # waits at bob
+        >>> y = x + 1  # waits on bob
         >>> kept = torch.ones(2).send(bob, id=x.child.id_at_location)
         >>> y.get()
         tensor([2., 2.])
