@@ -22,6 +22,7 @@ from syft.crypto.programs.share_program import (
     ShareCode,
     ShareProgram,
     opened_constants,
+    places_of_constants,
     stream_of,
     stream_of_mask,
 )
@@ -32,7 +33,7 @@ Deal = tuple[int, int, tuple[Any, ...]]
 
 
 def deals_of(program: ShareProgram) -> tuple[Deal, ...]:
-    """What has to be dealt for a program; found once if it holds no public tensor.
+    """What has to be dealt for a program; found once if no public tensor is part of it.
 
     >>> from syft.program.program import Action
     >>> divide = Action(ShareCode.DIVIDE, (Slot(0), 16, (2,)), {}, Slot(1))
@@ -46,12 +47,12 @@ def deals_of(program: ShareProgram) -> tuple[Deal, ...]:
         (
             place,
             int(instruction.op),
-            tuple(frozen_factor(value) for value in instruction.args if type(value) is not Slot),
+            tuple([frozen_factor(value) for value in instruction.args if type(value) is not Slot]),
         )
         for place, instruction in enumerate(opened_constants(program))
         if is_corrected(instruction)
     )
-    if not program.constants:
+    if not any(is_corrected(program.actions[place]) for place in places_of_constants(program)):
         program.facts["deals"] = deals
     return deals
 

@@ -62,6 +62,9 @@ class ShareCode(IntEnum):
     """``args = (x, party)``: the plain tensor, in the slot of that party; None at the others."""
 
 
+_OF_FACTORS = frozenset({ShareCode.DIVIDE, ShareCode.POSITIVE})
+"""The instructions whose first public argument is a factor, which may hold tensors."""
+
 DEALT = frozenset(
     {
         ShareCode.MASK,
@@ -110,20 +113,40 @@ def opened_constants(program: Program) -> tuple[Action, ...]:
     if not program.constants:
         return program.actions
     values = dict(enumerate(program.constants, program.given - len(program.constants)))
-    return tuple(
-        Action(one.op, _opened(one.args, values), one.kwargs, one.out) for one in program.actions
-    )
+    actions = [*program.actions]
+    for place in places_of_constants(program):
+        one = actions[place]
+        actions[place] = Action(one.op, _opened(one.args, values), one.kwargs, one.out)
+    return tuple(actions)
 
 
 def _opened(args: tuple[Any, ...], values: dict[int, torch.Tensor]) -> tuple[Any, ...]:
-    return tuple(
-        (
-            values.get(arg.index, arg)
-            if type(arg) is Slot
-            else _opened(arg, values) if type(arg) is tuple else arg
-        )
-        for arg in args
-    )
+    opened: list[Any] = []
+    for arg in args:
+        if type(arg) is Slot:
+            arg = values.get(arg.index, arg)
+        elif type(arg) is tuple:
+            arg = _opened(arg, values)
+        opened.append(arg)
+    return tuple(opened)
+
+
+def places_of_constants(program: Program) -> Sequence[int]:
+    """The places of the instructions that use a public tensor; found once.
+
+    >>> public = Action(ShareCode.PUBLIC, (Slot(0),), {}, Slot(1))
+    >>> places_of_constants(ShareProgram(0, (public,), (), constants=(torch.tensor(5),)))
+    [0]
+    """
+    found: list[int] | None = program.facts.get("public")
+    if found is None:
+        constants = range(program.given - len(program.constants), program.given)
+        found = program.facts["public"] = [
+            place
+            for place, one in enumerate(program.actions)
+            if any(slot.index in constants for slot in slots_in(one.args))
+        ]
+    return found
 
 
 def stream_of(code: int, public: Sequence[Any], counter: int, place: int) -> StreamName:
@@ -132,7 +155,9 @@ def stream_of(code: int, public: Sequence[Any], counter: int, place: int) -> Str
     >>> stream_of(ShareCode.MASK, ((2, 3),), 7, 0)
     StreamName(counter=7, place=0, use='4 (2 3)')
     """
-    return StreamName(counter, place, _use_of(code, tuple(map(named_factor, public))))
+    if code in _OF_FACTORS:
+        public = (named_factor(public[0]), *public[1:])
+    return StreamName(counter, place, _use_of(code, tuple(public)))
 
 
 def stream_of_mask(mask: tuple[int, int], shape: Sequence[int], counter: int) -> StreamName:

@@ -155,6 +155,7 @@ class _Run:
         self.cipher = party.key if isinstance(party.key, MaskCipher) else MaskCipher(party.key)
         self.values: dict[int, Any] = dict(enumerate(inputs))
         self.actions, self.operands = opened_constants(program), reads_in(program)
+        self.given = program.given
         self.uses: dict[int, int] = dict.fromkeys(program.results, 1)
         for slots in self.operands:
             for slot in slots:
@@ -235,7 +236,7 @@ class _Run:
 
     def _put(self, slot: int, value: Any) -> None:
         """Fill a slot, or let go what is in it; inputs belong to somebody else."""
-        if slot >= self.program.given:
+        if slot >= self.given:
             self.held += _elements_of(value) - _elements_of(self.values.get(slot))
         self.values[slot] = value
 
@@ -291,18 +292,16 @@ class _Run:
 
     def _given(self, value: tuple[Any, ...], device: torch.device) -> tuple[Any, ...]:
         """Arguments with the shares in the place of slots, and tensors where these are."""
-        return tuple(
-            (
-                self._share(item)
-                if type(item) is Slot
-                else (
-                    self._given(item, device)
-                    if type(item) is tuple
-                    else item.to(device) if type(item) is torch.Tensor else item
-                )
-            )
-            for item in value
-        )
+        given: list[Any] = []
+        for item in value:
+            if type(item) is Slot:
+                item = self._share(item)
+            elif type(item) is tuple:
+                item = self._given(item, device)
+            elif type(item) is torch.Tensor:
+                item = item.to(device)
+            given.append(item)
+        return tuple(given)
 
     def _public(self, instruction: Action, slots: Sequence[int]) -> Sequence[torch.Tensor]:
         (plain,) = instruction.args

@@ -9,7 +9,7 @@ too, with its cause.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 from typing import Any
 
@@ -78,7 +78,7 @@ MAX_ROUNDS = 2**20
         to=lambda call: [*map(call.core.place_of, _others(call))] or [HERE],
         answers=(Done, Parked),
         reading=lambda call: _entered(call, call.message, call.peer),
-        named=lambda call: _inputs_of(call.message) if call.read[0] else (),
+        named=lambda call: call.read[2],
         outs=lambda call: (),
         access=lambda call: _order(call.message) if call.read[0] else READS,
     ),
@@ -105,8 +105,13 @@ def _others(call: Call) -> list[str]:
     return [name for name in call.message.parties if name != call.core.name]
 
 
-def _entered(call: Call, message: Start, peer: Peer) -> tuple[Execution | None, Permit | None]:
-    """Promise the results of this worker's part, which is None if another party has failed."""
+def _entered(
+    call: Call, message: Start, peer: Peer
+) -> tuple[Execution | None, Permit | None, Collection[int]]:
+    """Promise the results of this worker's part, which is None if another party has failed.
+
+    Returns the ids of its inputs with it.
+    """
     core = call.core
     try:
         _check_start(call, message, peer)
@@ -126,9 +131,10 @@ def _entered(call: Call, message: Start, peer: Peer) -> tuple[Execution | None, 
     failed = _failed_before(core, message, peer)
     if failed is not None:
         fail(core, message.execution, session, failed, not isinstance(failed, RemoteFailure))
-        return None, None
+        return None, None, ()
     ids = _inputs_of(message)
-    return session, core.owners.permit(peer, ids, READS, ACTION) if core.contested else None
+    permit = core.owners.permit(peer, ids, READS, ACTION) if core.contested else None
+    return session, permit, ids
 
 
 def _order(message: Start) -> Access:

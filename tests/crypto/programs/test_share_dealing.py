@@ -87,3 +87,18 @@ def test_what_is_dealt_for_another_instruction_has_another_stream():
         stream_of(ShareCode.PRODUCT, (1, (), (0, 0), (2,), (5, 1), (2,), (2,)), 7, 3),
     }
     assert len({name.block() for name in names}) == 6
+
+
+def test_deals_are_kept_where_no_public_tensor_is_part_of_them():
+    """Programs that differ in public tensors alone share what is known of them."""
+    made = Recorded((2,))
+    made.divide(0, (torch.tensor([3, 4]),))
+    program = made.program()
+    other = program.on([torch.tensor([5, 6])])
+    assert program.facts is other.facts
+    assert deals_of(program) != deals_of(other) and deals_of(other) == deals_of(other)
+    made = Recorded((2,))
+    made.public(torch.arange(2))
+    made.divide(0, 3)
+    program = made.program()
+    assert deals_of(program) is deals_of(program.on([torch.tensor([5, 6])]))
