@@ -1,7 +1,6 @@
 """syft: PyTorch, unchanged, on data that lives elsewhere or that nobody may see."""
 
 import gc as _gc
-import importlib as _importlib
 import typing as _typing
 from types import ModuleType as _ModuleType
 
@@ -69,14 +68,31 @@ _pause = None  # ends the pause
 
 
 _PUBLIC_MODULES = frozenset(("exceptions", "ids", "serde"))
+
+
+def _import_sockets() -> None:
+    from syft.hooks import connecting
+    from syft.workers.sockets import client, server
+
+    globals()["connect"] = connecting.connect
+    globals()["WebsocketClientWorker"] = client.WebsocketClientWorker
+    globals()["WebsocketServerWorker"] = server.WebsocketServerWorker
+
+
+def _import_simulation() -> None:
+    from syft.federated import simulated_clients
+
+    globals()["SimulatedClients"] = simulated_clients.SimulatedClients
+
+
 _LATE = {
-    "SimulatedClients": "syft.federated.simulated_clients",
-    "WebsocketClientWorker": "syft.workers.sockets.client",
-    "WebsocketServerWorker": "syft.workers.sockets.server",
-    "connect": "syft.hooks.connecting",
+    "connect": _import_sockets,
+    "WebsocketClientWorker": _import_sockets,
+    "WebsocketServerWorker": _import_sockets,
+    "SimulatedClients": _import_simulation,
 }
-"""The modules that are imported when one of these names is first read: sockets, certificates and
-ciphers take a quarter of the time that the whole package takes, and many programs need none."""
+"""What imports one of these names when it is first read: sockets, certificates and ciphers take a
+quarter of the time that the whole package takes, and many programs need none."""
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -86,8 +102,8 @@ def __getattr__(name: str) -> _typing.Any:
     if name == "local_worker":
         return TorchHook.current().local_worker
     if name in _LATE:
-        found = globals()[name] = getattr(_importlib.import_module(_LATE[name]), name)
-        return found
+        _LATE[name]()
+        return globals()[name]
     error = _not_there(name)
     raise error or AttributeError(f"module 'syft' has no attribute {name!r}", name=name)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
@@ -187,7 +186,9 @@ def as_python(called: Any) -> Any:
 @as_python.register(torch.jit.ScriptModule)
 @as_python.register(torch.jit.ScriptFunction)
 def _script_as_python(script: Any) -> Any:
-    return importlib.import_module("syft.plans.building.script_module").translated(script)
+    from syft.plans.building.script_module import translated  # where a script was met
+
+    return translated(script)
 
 
 def _decorated(

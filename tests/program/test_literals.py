@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import example, given, strategies
 
-from syft.program.literals import index_literal, keyword_literals, literal, term
+from syft.program.code import index_literal, keyword_literals, literal, term
 from syft.program.program import Slot
 
 

@@ -28,6 +28,7 @@ from syft.workers.wire.messages import (
     Failure,
     Message,
     NotBegun,
+    Reply,
     Skipped,
     Value,
 )
@@ -185,6 +186,21 @@ class RequestSender(ReplyReader):
             return STORED
         if kind is Value and reply.seq == seq:
             return reply.value if type(reply.value) is bool else self._value(reply, answer, None)
+        return self._otherwise(seq, frame, reply, answer, answered, drop, key, made)
+
+    def _otherwise(
+        self,
+        seq: int,
+        frame: Frame,
+        reply: Reply,
+        answer: Frame,
+        answered: bool,
+        drop: tuple[int, ...],
+        key: Hashable,
+        made: Collection[int],
+    ) -> Any:
+        """What a request returns whose first reply is no result of it."""
+        kind = type(reply)
         unread = kind is Failure and reply.seq == -1
         if unread or (kind in _ANSWERS and reply.seq == seq):
             if kind is Failure:

@@ -98,6 +98,11 @@ def neutral_mode() -> contextlib.AbstractContextManager[Any]:
     tracing = tracing_state()
     if recording is None and not outer and tracing is None:
         return _NEUTRAL
+    return _without_modes(recording, tracing)
+
+
+def _without_modes(recording: Any, tracing: Any) -> contextlib.ExitStack:
+    """A context without what this thread has of all that, which is left as this is called."""
     modes = contextlib.ExitStack()
     if tracing is not None:
         modes.callback(set_tracing_state, tracing)

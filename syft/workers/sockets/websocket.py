@@ -65,6 +65,8 @@ _LARGE: Final = 1 << 14
 _MOST_JOINED: Final = 1 << 16
 _MASKED_AT_ONCE: Final = 1 << 20
 _NO_KEY: Final = bytes(4)
+_WIDE: Final = {126: 2, 127: 8}
+"""How many bytes say the length of a frame, by what stands in the place of a short one."""
 _GIVEN_UP: Final = "the connection was given up meanwhile"
 _KEYS: Final = 1 << 12
 
@@ -390,22 +392,20 @@ class WebSocket:
         first, second = buffer[at - 2], buffer[at - 1]
         size = second & 127
         if size > 125:
-            wide = 2 if size == 126 else 8
-            if self._end < at + wide:
+            at += _WIDE[size]
+            if self._end < at:
                 return False
-            size = int.from_bytes(buffer[at : at + wide], "big")
-            at += wide
-            _check_length(size, wide)
+            size = _length_in(buffer[self._start + 2 : at])
         plain = first == 0x82 and not self._opcode
         if not plain or not self.trusted or (second > 127) is self._is_client:
             self._check_rules(first, second, size)
         masked = second > 127
-        begin = at + 4 if masked else at
+        begin = at + 4 * masked
         if self._end < begin:
             return False
         key = buffer[at:begin]
         if not plain or size >= _LARGE:
-            return self._parse_other(first, begin, size, bytes(key) if masked else _NO_KEY)
+            return self._parse_other(first, begin, size, bytes(key))
         end = begin + size
         if self._end < end:
             return False
@@ -417,7 +417,7 @@ class WebSocket:
 
     def _parse_other(self, first: int, at: int, size: int, key: bytes) -> bool:
         """Take in what is no small binary message in one frame; False if more must come."""
-        opcode = first & 15
+        opcode, key = first & 15, key or _NO_KEY
         if opcode == BINARY or (opcode == CONTINUATION and self._opcode == BINARY):
             self._start = at
             self._begin(first, size, key)
@@ -442,6 +442,11 @@ class WebSocket:
             if opcode > PONG or not final or size > 125:
                 raise BrokenFraming(PROTOCOL_ERROR, "a control message is unknown, cut or too long")
             return
+        self._check_message(opcode, size)
+
+    def _check_message(self, opcode: int, size: int) -> None:
+        """Raise :class:`BrokenFraming` for a text, a binary message or a piece that must not come
+        now."""
         if opcode > BINARY or (opcode == CONTINUATION) is (self._opcode == CONTINUATION):
             raise BrokenFraming(
                 PROTOCOL_ERROR, "a message is unknown, or begins inside another one"
@@ -491,9 +496,12 @@ class WebSocket:
             self.messages.append((CLOSE, _reason_of(data)))
 
 
-def _check_length(size: int, wide: int) -> None:
-    if size < (126 if wide == 2 else 1 << 16) or size >> 63:
+def _length_in(data: Any) -> int:
+    """The length that two or eight bytes say."""
+    size = int.from_bytes(data, "big")
+    if size < (126 if len(data) == 2 else 1 << 16) or size >> 63:
         raise BrokenFraming(PROTOCOL_ERROR, "a length is not written in the shortest way")
+    return size
 
 
 def _reason_of(data: bytes) -> tuple[int, str]:

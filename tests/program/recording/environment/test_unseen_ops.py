@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from syft.exceptions import CannotRecord
-from syft.program.recording.environment.unseen_ops import RefuseUnseenOps
+from syft.program.recording.trace import RefuseUnseenOps
 from syft.program.recording.tracer import Tracer
 
 
