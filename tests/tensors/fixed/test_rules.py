@@ -21,7 +21,6 @@ from syft.tensors.fixed.precision import (
     float_precision,
     forbid_decoding,
 )
-from syft.tensors.fixed.rings.plain_ring import PlainRing
 from tests.conftest import DEVICES
 
 aten = torch.ops.aten
