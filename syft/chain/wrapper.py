@@ -15,7 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Final, NoReturn
 
 import torch
@@ -305,6 +305,15 @@ NEAR: Final[dict[str, Any]] = {
 """The methods of a wrapper that ask the first link themselves, and what torch knows them as."""
 for _name, _operation in NEAR.items():
     setattr(Wrapper, _name, _near_method(_name, _operation))
+
+
+def reroute_near(route: Callable[[Any, Any], Any]) -> None:
+    """Have ``route(method, operation)`` stand in the place of each of these methods."""
+    for name, operation in NEAR.items():
+        method = getattr(Wrapper, name)
+        setattr(Wrapper, name, wraps(method)(route(method, operation)))
+
+
 
 # The compiler would trace into the worker.
 hide_from_compiler(Wrapper.__torch_function__)

@@ -6,11 +6,9 @@ It takes the common operation of a pointer from the call to the result
 
 from __future__ import annotations
 
-from functools import wraps
-
 import torch
 
-from syft.chain.wrapper import NEAR, Wrapper, make_opaque
+from syft.chain.wrapper import Wrapper, make_opaque, reroute_near
 from syft.ids import new_id
 from syft.c_extension import EXTENSION
 from syft.ops.returns import ONE_TENSOR
@@ -76,8 +74,5 @@ if EXTENSION is not None:
         small=SMALL,
         tombstones=TOMBSTONES,
     )
-    _call = vars(PointerTensor)["call"].__func__
-    PointerTensor.call = classmethod(wraps(_call)(EXTENSION.Route(_call)))  # type: ignore
-    for _name, _operation in NEAR.items():
-        _method = getattr(Wrapper, _name)
-        setattr(Wrapper, _name, wraps(_method)(EXTENSION.Route(_method, _operation)))
+    PointerTensor.reroute(EXTENSION.Route)
+    reroute_near(EXTENSION.Route)
