@@ -28,7 +28,6 @@ from syft.workers.wire.messages import (
     Failure,
     Message,
     NotBegun,
-    Reply,
     Skipped,
     Value,
 )
@@ -192,7 +191,7 @@ class RequestSender(ReplyReader):
         self,
         seq: int,
         frame: Frame,
-        reply: Reply,
+        reply: Any,
         answer: Frame,
         answered: bool,
         drop: tuple[int, ...],
