@@ -314,7 +314,6 @@ def reroute_near(route: Callable[[Any, Any], Any]) -> None:
         setattr(Wrapper, name, wraps(method)(route(method, operation)))
 
 
-
 # The compiler would trace into the worker.
 hide_from_compiler(Wrapper.__torch_function__)
 hide_from_compiler(Wrapper.__torch_dispatch__)
