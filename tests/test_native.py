@@ -20,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
 
 import syft as sy
-from syft import c_extension
+from syft import c_extension, ids
 from syft.tensors.pointer import PointerTensor
 from syft.workers.client.connection import Connection
 from syft.workers.core.charges import Charges
@@ -45,6 +46,12 @@ NUMBERS = st.one_of(
     st.booleans(),
     st.integers(-(2**63), 2**63 - 1),
     st.integers(-40, 300),
+    st.builds(
+        lambda bits, beside, sign: sign * (2**bits + beside),
+        st.sampled_from([5, 7, 8, 15, 16, 31, 32]),
+        st.integers(-1, 1),
+        st.sampled_from([-1, 1]),
+    ),
 )
 
 
@@ -107,10 +114,14 @@ def test_the_same_is_counted_noted_and_kept(hook: sy.TorchHook) -> None:
     def program(name: str) -> tuple[Any, ...]:
         bob = sy.VirtualWorker(hook, id=name)
         x: Any = torch.tensor([1.0, 2.0]).send(bob)
-        large: Any = torch.ones(5000).send(bob)
+        column: Any = torch.ones(128, 1).send(bob)
+        row: Any = torch.ones(1, 128).send(bob)
+        wide = column + row
+        charged = len(bob.core.store._bills), bob.core.store.charges.flags
         assert x.dim() == 1  # facts are noted from now on
+        large: Any = torch.ones(5000).send(bob)
         y = x * 2 + True - 70000 / x
-        for _ in range(3):
+        for _ in range(50):  # numbers of requests of two sizes
             y = (y + y) * x[0] + x.sum()
         with torch.no_grad():
             y = y.sum() + (x @ x)
@@ -119,7 +130,7 @@ def test_the_same_is_counted_noted_and_kept(hook: sy.TorchHook) -> None:
             x[7]
         found = state(bob, x.child.connection)
         assert torch.equal(grown.get(), torch.full((5000,), 2.0))
-        return found, y.get()
+        return found, charged, wide.get().sum(), y.get()
 
     before = c_extension.use(False)
     try:
@@ -286,6 +297,33 @@ def test_modes_see_operators(bob: sy.VirtualWorker) -> None:
     assert y.get().tolist() == [4, 4]
 
 
+OBSERVED: dict[str, Callable[[], Any]] = {
+    "hooks": lambda: torch.autograd.graph.saved_tensors_hooks(repr, repr),
+    "anomaly": lambda: torch.autograd.set_detect_anomaly(True, check_nan=False),
+    "dispatch": lambda: FlopCounterMode(display=False),
+}
+
+
+@built
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+@pytest.mark.parametrize("name", OBSERVED)
+def test_what_observes_this_thread_sees_no_tensor_of_the_worker(
+    bob: sy.VirtualWorker, name: str
+) -> None:
+    start: Any = torch.ones(2, requires_grad=True)
+    x = start.send(bob)
+    with OBSERVED[name]() as observer:
+        y = x * x
+    y.sum().backward()
+    assert x.grad.get().tolist() == [2, 2]
+    if name == "dispatch":
+        assert observer.get_total_flops() == 0
+        with FlopCounterMode(display=False) as counter:
+            torch.ones(2, 2).mm(torch.ones(2, 2))
+            x.dot(y)
+        assert counter.get_total_flops() == 16, "what is here is counted, and nothing at the worker"
+
+
 STATES: dict[str, Callable[[Any], None]] = {
     "guarded": lambda core: core.guard(),
     "promised": lambda core: core.store.promise(77),
@@ -341,6 +379,16 @@ def test_an_object_dropped_and_used_in_one_message_is_missing(bob: sy.VirtualWor
     with pytest.raises(sy.exceptions.ObjectNotFound, match="dropped its last pointer"):
         x + x
     x.child.gc = False
+
+
+@built
+def test_an_id_that_is_taken_is_refused(bob: sy.VirtualWorker) -> None:
+    x: Any = torch.ones(2).send(bob)
+    y: Any = torch.zeros(2).send(bob)
+    ids._pool.append(y.id_at_location)  # the next one that is drawn
+    with pytest.raises(sy.exceptions.ObjectIdTaken):
+        x + x
+    assert y.get().tolist() == [0, 0]
 
 
 @built
