@@ -54,15 +54,18 @@ SPU := .venv-spu/installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo plans test test-all lint imports types docs tests covered databases bench \
+.PHONY: help native demo plans test test-all lint imports types docs tests covered databases bench \
 	newest-torch stand-in-gpu mutants compare soak hooks clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(DEMO) ## install into .venv, train on digits that stay with their owners, read others unseen
+demo: $(DEMO) native ## install into .venv, train on digits that stay with their owners, read others unseen
 	$(BIN)/python examples/federated_digits.py
 	$(BIN)/python examples/private_inference.py
+
+native: $(TORCH) ## the extension in C, if there is a compiler; `demo`, `tests` and `bench` build it too
+	@$(BIN)/python -m tools.build_native
 
 plans: $(DEMO) ## the same digits, a training step being one message: plans against operations
 	$(BIN)/python examples/train_with_a_plan.py
@@ -90,15 +93,15 @@ docs: $(DEV) ## sphinx-build; a warning is an error; the site is in docs/_build/
 	$(BIN)/sphinx-build -W --keep-going --fresh-env --quiet -j auto $(PAGES) -b html \
 		docs docs/_build/html
 
-tests: $(DEV) ## pytest with doctests on everything, of like cases and of examples a share
+tests: $(DEV) native ## pytest with doctests on everything, of like cases and of examples a share
 	$(PYTEST) -m "not soak" --sample=$(SAMPLE) --cases=$(CASES) --examples=$(EXAMPLES)
 
-covered: $(DEV) ## pytest with doctests, without the databases; the lines and branches of syft/ must run
+covered: $(DEV) native ## pytest with doctests, without the databases; the lines and branches of syft/ must run
 	$(PYTEST) -m "not soak" --sample=$(SHELL_SAMPLE) --examples=$(EXAMPLES) \
 		$(DATABASES:%=--ignore=%) --cov --cov-report=term --cov-report=json:$(REPORT)
 	$(BIN)/python -m tools.coverage_bars $(REPORT) --lines=$(LINES) --branches=$(BRANCHES)
 
-databases: $(DEV) ## pytest on the whole of torch's databases
+databases: $(DEV) native ## pytest on the whole of torch's databases
 	$(PYTEST) -m "not soak" $(DATABASES)
 
 # Left out is what the stand-in cannot do: be in other processes, hold sparse layouts.
@@ -126,7 +129,7 @@ MUTANTS := 1
 mutants: $(DEV) ## change guards, copies and limits one at a time, and list the changes that no test sees
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants $(ROOMS) --share=$(MUTANTS)
 
-bench: $(DEV) ## the figures, as ratios to floors measured in the same run
+bench: $(DEV) native ## the figures, as ratios to floors measured in the same run
 	@mkdir -p .benchmarks
 	$(BIN)/python -m pytest benchmarks --figures=.benchmarks/figures.md \
 		--benchmark-json=.benchmarks/figures.json
@@ -147,6 +150,7 @@ clean: ## remove what the other targets made, but for .venv
 	rm -rf build dist *.egg-info htmlcov .coverage .coverage.* coverage.json examples/output
 	rm -rf docs/_build docs/api docs/project docs/reference docs/tutorials
 	rm -rf .mypy_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	rm -f syft/_native.*.so
 	find syft tests tools examples benchmarks docs -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and remove .venv and the environments of compare

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import pytest
 import torch
 
 import syft as sy
+from syft import c_extension
 from benchmarks.memory import FORTY_MEGABYTES, memcpy, resident
 from benchmarks.recording import Amount, Ratio
 from benchmarks.training import Training, mlp
@@ -24,10 +26,47 @@ def bench_pointer_add(ratio: Ratio, bob: sy.VirtualWorker) -> None:
         "ptr + ptr / native add, 2 floats",
         subject=lambda: pointer + pointer,
         floor=lambda: x + x,
-        at_most=6,
+        at_most=6 if c_extension.EXTENSION is None else 4.5,
         earlier="55-110",
         seconds=4,
     )
+
+
+def bench_pointer_add_in_python(ratio: Ratio, bob: sy.VirtualWorker) -> None:
+    """The same without the extension in C; facts were asked, as in every training."""
+    x: Tensor = torch.tensor([1.0, 2.0])
+    pointer = x.send(bob)
+    assert pointer.dim() == 1
+    before = c_extension.use(False)
+    ratio(
+        "the same without the extension in C, after facts were asked",
+        subject=lambda: pointer + pointer,
+        floor=lambda: x + x,
+        at_most=7,
+        earlier="55-110",
+        seconds=4,
+    )
+    c_extension.use(before)
+
+
+def bench_pointer_add_in_c(ratio: Ratio, bob: sy.VirtualWorker) -> None:
+    """What the extension is worth, both ways in turns."""
+    if c_extension.EXTENSION is None:
+        pytest.skip("the extension in C was not built")
+    x: Tensor = torch.tensor([1.0, 2.0])
+    pointer = x.send(bob)
+    assert pointer.dim() == 1
+    ratio(
+        "ptr + ptr with the extension in C / without",
+        subject=lambda: pointer + pointer,
+        floor=lambda: pointer + pointer,
+        at_most=0.65,
+        earlier="-",
+        before_subject=lambda: c_extension.use(True),
+        before_floor=lambda: c_extension.use(False),
+        seconds=4,
+    )
+    c_extension.use(True)
 
 
 def bench_federated_step(ratio: Ratio, bob: sy.VirtualWorker) -> None:

@@ -48,6 +48,7 @@ from syft.tensors.collective_call import sum_private as sum_private
 from syft.tensors.fixed.precision import FixedPrecisionTensor as FixedPrecisionTensor
 from syft.tensors.local import LocalLink as LocalLink
 from syft.tensors.logging import LoggingTensor as LoggingTensor
+from syft.tensors import native_calls as _native_calls  # what the extension in C works on
 from syft.tensors.multi_pointer import MultiPointerTensor as MultiPointerTensor
 from syft.tensors.multi_pointer import combine_pointers as combine_pointers
 from syft.tensors.shared.ahead import Cost as Cost

@@ -91,8 +91,8 @@ class TypeCode(WireCode):
     FIXED_PRECISION = 67, "base, digits, the integers"
     PROMISE = 68, "reserved: an object that is not there yet"
     REFS = 69, "id, … — a list of tensors in the receiving worker's store"
-    SHARE_PROGRAM = 70, "inputs, [[ShareCode, [argument, …], [slot, …]], …], [slot, …] — see Shares"
-    SHARE_SLOT = 71, "number — an operand of a share program"
+    SHARE_PROGRAM = 70, "as PROGRAM, its actions of a ShareCode — see Shares"
+    # 71 was an operand of a share program: it is a SLOT.
 
 
 RESERVED: frozenset[TypeCode] = frozenset((TypeCode.PROMISE,))

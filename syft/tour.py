@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from syft import c_extension
 from syft.exceptions import PermissionDenied
 from syft.hooks.torch_hook import TorchHook
 from syft.plans.function_plan import func2plan
@@ -202,11 +203,13 @@ class LiveCalls:
 
     def __enter__(self) -> LiveCalls:
         self._outer = sys.getprofile()
+        self._native = c_extension.use(False)
         sys.setprofile(self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._outer)
+        c_extension.use(self._native)
 
 
 def _shown(seen: Seen, times: int) -> list[str]:

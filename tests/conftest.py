@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import syft as sy
+from syft import c_extension
 from tests.shells.child import hook_with_hub, make_worker, serve
 from tests.shells.owner import inspect
 from tests.shells.processes import ChildProcesses
@@ -27,6 +28,11 @@ SHELLS = [
     "virtual",
     pytest.param("child", marks=pytest.mark.database(together="child processes")),
     pytest.param("socket", marks=pytest.mark.database(together="sockets")),
+]
+OF_POINTERS = ("tests/tensors/test_", "tests/workers/client/test_")
+EXTENSION = [
+    pytest.param(True, id="in C"),
+    pytest.param(False, id="in Python", marks=pytest.mark.database),
 ]
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -94,11 +100,22 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests that are marked ``every_shell`` with workers of every shell."""
+    """Run the tests that are marked ``every_shell`` with workers of every shell, and those of
+    pointers with the extension in C and without it."""
+    if c_extension.EXTENSION is not None and metafunc.definition.nodeid.startswith(OF_POINTERS):
+        metafunc.parametrize("extension", EXTENSION, indirect=True)
     marked = metafunc.definition.get_closest_marker
     if "shell" in metafunc.fixturenames and marked("every_shell"):
         if marked("virtual_only") is None:
             metafunc.parametrize("shell", SHELLS, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def extension(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With the extension in C, if it was built, or without it."""
+    before = c_extension.use(getattr(request, "param", True))
+    yield
+    c_extension.use(before)
 
 
 @pytest.fixture

@@ -340,21 +340,23 @@ def test_the_design_document_has_a_row_for_every_dependency() -> None:
 # ---------------------------------------------------------------------------- what is shipped, docs
 
 
-def test_setup_py_is_a_thin_shim() -> None:
+def test_setup_py_says_nothing_but_the_extension() -> None:
     body = ast.parse(read("setup.py")).body
     assert [type(node) for node in body] == [ast.Expr, ast.ImportFrom, ast.Expr]
-    assert ast.unparse(body[-1]) == "setup()"
+    extension = "Extension('syft._native', ['syft/_native.c'], optional=True)"
+    assert ast.unparse(body[-1]) == f"setup(ext_modules=[{extension}])"
 
 
 def test_types_tables_and_licence_are_shipped() -> None:
     assert (ROOT / "syft/py.typed").exists()
     data = PROJECT["tool"]["setuptools"]["package-data"]
-    assert data == {"syft": ["py.typed"], "syft.ops": ["*.txt"]}
+    assert data == {"syft": ["py.typed", "_native.pyi"], "syft.ops": ["*.txt"]}
     unshipped = [
         relative(path)
         for path in (ROOT / "syft").rglob("*")
         if path.is_file() and path.suffix not in {".py", ".pyc"}
-        if path.name != "py.typed" and path.parent.name + path.suffix != "ops.txt"
+        if path.name != "py.typed" and path.stem.partition(".")[0] != "_native"  # in setup.py
+        if path.parent.name + path.suffix != "ops.txt"
     ]
     assert unshipped == []
     assert PROJECT["project"]["license"] == "Apache-2.0"

@@ -293,7 +293,7 @@ def _near_method(name: str, operation: Any) -> Callable[..., Any]:
     return method
 
 
-for _name, _operation in {
+NEAR: Final[dict[str, Any]] = {
     "__getitem__": torch.Tensor.__getitem__,
     "__add__": torch.Tensor.add,
     "__sub__": torch.Tensor.sub,
@@ -301,7 +301,9 @@ for _name, _operation in {
     "__truediv__": torch.Tensor.div,
     "__matmul__": torch.Tensor.matmul,
     "sum": torch.Tensor.sum,
-}.items():
+}
+"""The methods of a wrapper that ask the first link themselves, and what torch knows them as."""
+for _name, _operation in NEAR.items():
     setattr(Wrapper, _name, _near_method(_name, _operation))
 
 # The compiler would trace into the worker.

@@ -6,13 +6,16 @@ left out.  The slots of results follow one another, so results travel as a patte
 Operands are encoded as everywhere on the wire, with slots as one more kind of value.  References to
 the receiver's objects are refused, because a program must not hold what its sender did not send.
 
-A program that unpacks has passed :func:`syft.program.lint.check`, so it can be lowered.
+A program of torch's operations that unpacks has passed :func:`syft.program.lint.check`, so it can
+be lowered.  One of another vocabulary has the form of a program; whether it makes sense is checked
+before it runs.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -22,6 +25,7 @@ from syft.ops.nested import SCALAR_TYPES
 from syft.program.lint import check
 from syft.program.program import Action, Mode, Program, Slot
 from syft.serde.expect import expect_fields, expect_int, malformed, prepend
+from syft.serde.frame import encode_header
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, pack_items, register, unpack, unpack_at
 from syft.serde.torch_types import DEVICE_CODES, DEVICE_TYPES, DTYPE_CODES, DTYPES, lookup
@@ -33,6 +37,7 @@ _BARE_TYPES = SCALAR_TYPES | {bytes}
 # A level of programs counts as this many levels of nesting, because it takes as much of the stack.
 _LEVELS = 5
 _GRAD, _INFERENCE = 1, 2
+_AnyProgram = TypeVar("_AnyProgram", bound=Program)
 
 _SLOTS = tuple(map(Slot, range(1024)))
 """The first slots, made once: a program has thousands of them."""
@@ -63,10 +68,50 @@ def pack_program(program: Program, packer: Packer) -> Operand:
     """
     packer.depth += _LEVELS
     constants = pack_items(program.constants, packer)
-    actions = tuple(_pack_action(action, packer) for action in program.actions)
-    outputs = pack(program.outputs, packer)
+    form = _form_of(program, packer)
     packer.depth -= _LEVELS
-    return _PROGRAM, program.inputs, program.state, constants, actions, outputs
+    return _PROGRAM, program.inputs, program.state, constants, *form
+
+
+def _form_of(program: Program, packer: Packer) -> tuple[Operand, Operand]:
+    """The actions and the outputs as they travel: what programs share that differ in their
+    constants alone."""
+    actions = tuple(_pack_action(action, packer) for action in program.actions)
+    return actions, pack(program.outputs, packer)
+
+
+def kept_form(program: Program) -> tuple[Operand, Operand]:
+    """The same, made once: for programs that are sent again and again.
+
+    >>> kept_form(Program(1, (), Slot(0)))
+    ((), (40, 0))
+    """
+    form: tuple[Operand, Operand] | None = program.facts.get("form")
+    if form is None:
+        form = program.facts["form"] = _form_of(program, Packer())
+    return form
+
+
+def digest_of(program: Program, about: Sequence[Any]) -> bytes:
+    """SHA-256 of a program, its constants included, and of plain values that belong to it: for
+    those who have to see that all of them got the same one.
+
+    >>> one, other = (digest_of(Program(0, (), ()), [counter]) for counter in (1, 2))
+    >>> len(one), one == other
+    (32, False)
+    """
+    form: bytes | None = program.facts.get("digest")
+    if form is None:
+        text = encode_header((program.inputs, program.state, *kept_form(program)))
+        form = program.facts["digest"] = hashlib.sha256(text).digest()
+    found = hashlib.sha256(form)
+    found.update(repr((tuple(map(_digest_of_tensor, program.constants)), tuple(about))).encode())
+    return found.digest()
+
+
+def _digest_of_tensor(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], str]:
+    words = tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy()
+    return str(tensor.dtype), tuple(tensor.shape), hashlib.sha256(words.data).hexdigest()
 
 
 def _pack_action(action: Action, packer: Packer) -> tuple[Any, ...]:
@@ -117,6 +162,21 @@ def unpack_program(operand: Sequence[Any], unpacker: Unpacker) -> Program:
     syft.exceptions.MalformedMessage: Malformed message at $.actions[0].args[1]: expected a slot \
 that has its value already, got Slot(7).
     """
+    program = unpack_form(Program, operand, unpacker, unpacker.limits.max_constant_bytes)
+    check(program)
+    return program
+
+
+def unpack_form(
+    kind: type[_AnyProgram], operand: Sequence[Any], unpacker: Unpacker, most_bytes: int
+) -> _AnyProgram:
+    """Build the program of an operand, of any vocabulary, with so many bytes of constants at most.
+
+    Nothing is known of its actions but their form.
+
+    >>> unpack_form(Program, [41, 1, 0, [], [], [40, 0]], Unpacker([]), 0)
+    Program(inputs=1, actions=(), outputs=Slot(0), state=0, constants=())
+    """
     expect_fields(operand, 5)
     limits = unpacker.limits
     unpacker.depth += _LEVELS
@@ -126,16 +186,14 @@ that has its value already, got Slot(7).
     state = expect_int(operand[2], ".state")
     if inputs + state > limits.max_actions:
         raise LimitExceeded("$.inputs", "max_actions", limits.max_actions, inputs + state)
-    constants = _unpack_constants(operand[3], unpacker)
+    constants = unpack_constants(operand[3], unpacker, most_bytes)
     records = _array(operand[4], ".actions")
     if len(records) > limits.max_actions:
         raise LimitExceeded("$.actions", "max_actions", limits.max_actions, len(records))
     actions = _unpack_actions(records, inputs + state + len(constants), unpacker)
     outputs = unpack_at(operand[5], unpacker, ".outputs")
-    program = Program(inputs, actions, outputs, state, constants)
-    check(program)
     unpacker.depth -= _LEVELS
-    return program
+    return kind(inputs, actions, outputs, state, constants)
 
 
 def _array(value: Any, where: str) -> Sequence[Any]:
@@ -144,10 +202,13 @@ def _array(value: Any, where: str) -> Sequence[Any]:
     return value
 
 
-def _unpack_constants(operands: Any, unpacker: Unpacker) -> tuple[torch.Tensor, ...]:
-    """The constants, each a tensor sent with the program; their size in bytes is limited."""
+def unpack_constants(operands: Any, unpacker: Unpacker, allowed: int) -> tuple[torch.Tensor, ...]:
+    """The constants, each a tensor sent with the program; their size in bytes is limited.
+
+    >>> unpack_constants([], Unpacker([]), 0)
+    ()
+    """
     constants = []
-    allowed = unpacker.limits.max_constant_bytes
     before = unpacker.taken
     for index, operand in enumerate(_array(operands, ".constants")):
         where = f".constants[{index}]"
@@ -190,8 +251,11 @@ def _slot_at(index: int) -> Slot:
     return _SLOTS[index] if index < len(_SLOTS) else Slot(index)
 
 
-def _count_items(items: int, unpacker: Unpacker) -> None:
-    """Add to the number of items in the message, which is limited."""
+def count_items(items: int, unpacker: Unpacker) -> None:
+    """Add to the number of items in the message, which is limited.
+
+    >>> count_items(3, Unpacker([]))
+    """
     unpacker.items = count = unpacker.items + items
     if count > unpacker.max_items:
         raise LimitExceeded("$", "max_items", unpacker.max_items, count)
@@ -199,7 +263,7 @@ def _count_items(items: int, unpacker: Unpacker) -> None:
 
 def _unpack_operands(items: Sequence[Any], unpacker: Unpacker, where: str) -> tuple[Any, ...]:
     """The operands of an action, nearly all of them slots and numbers."""
-    _count_items(len(items) + 1, unpacker)
+    count_items(len(items) + 1, unpacker)
     values: list[Any] = []
     for item in items:
         if type(item) in _BARE_TYPES:
@@ -223,7 +287,7 @@ def _number_results(
         return _slot_at(slot), slot + 1
     if type(pattern) not in (list, tuple) or not levels:
         raise malformed("1, nil or an array of these", pattern, where)
-    _count_items(len(pattern), unpacker)
+    count_items(len(pattern), unpacker)
     parts = []
     for index, part in enumerate(pattern):
         numbered, slot = _number_results(part, slot, f"{where}[{index}]", unpacker, levels - 1)

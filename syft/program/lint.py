@@ -7,10 +7,14 @@ found by torch when the program runs.
 
 The slots of results must have no gaps.  So the receiver can derive the number of each result, and
 no number can be too large.
+
+What the numbers of actions mean is in a table for each vocabulary (:data:`SCOPES`): torch's is
+here, and others are added where they are defined.
 """
 
 from __future__ import annotations
 
+import abc
 import enum
 import functools
 import inspect
@@ -62,13 +66,21 @@ slot that has its value already was expected
         inside = _ACTION.fullmatch(error.path)
         where = f"the program has at {error.path[1:]}"
         if inside is not None:
-            action = program.actions[int(inside[1])]
-            where = f"action {inside[1]}, {_op_name(action.op)}, has at {inside[2]}"
+            where = f"{_about(program, int(inside[1]))}, has at {inside[2]}"
         raise ProgramError(f"{where}: {error.got}, where {error.expected} was expected") from error
 
 
+def _about(program: Program, index: int) -> str:
+    """What errors call an action."""
+    op = program.actions[index].op
+    known = isinstance(op, int) and type(op) is not bool
+    name = SCOPES[type(program)].name_of(op) if known else describe_operand(op)
+    return f"action {index}, {name}"
+
+
 def check(program: Program, nested: int = 0) -> None:
-    """Raise :class:`~syft.exceptions.MalformedMessage` with the path to what is wrong.
+    """Raise :class:`~syft.exceptions.MalformedMessage` with the path to what is wrong, or
+    :class:`~syft.exceptions.ProgramError` where a vocabulary has more to say than that.
 
     >>> check(Program(1, (), Slot(1)))
     Traceback (most recent call last):
@@ -81,7 +93,7 @@ its value already, got Slot(1).
     for index, constant in enumerate(program.constants):
         if not isinstance(constant, torch.Tensor):
             raise MalformedMessage(f"$.constants[{index}]", "a tensor", describe(constant))
-    scope = _Scope(program.given, nested)
+    scope = SCOPES[type(program)](program, nested)
     index = 0
     try:
         for action in program.actions:
@@ -90,41 +102,36 @@ its value already, got Slot(1).
     except MalformedMessage as error:
         prepend(error, f".actions[{index}]")
         raise
-    scope.operand(program.outputs, ".outputs")
+    except ProgramError as error:
+        raise ProgramError(f"{_about(program, index)}: {error}") from error
+    scope.end(program.outputs)
 
 
-class _Scope:
-    """Checks actions in order; ``defined`` counts the slots that have their value by then."""
+class Scope(abc.ABC):
+    """Checks the actions of a program in order; ``defined`` counts the slots that have their value
+    by then.
+
+    Abstract: a vocabulary says what else an action needs (:meth:`check`), and what errors call it
+    (:meth:`name_of`).
+    """
 
     __slots__ = ("defined", "nested")
 
-    def __init__(self, defined: int, nested: int) -> None:
-        self.defined, self.nested = defined, nested
+    def __init__(self, program: Program, nested: int) -> None:
+        self.defined, self.nested = program.given, nested
 
+    @staticmethod
+    @abc.abstractmethod
+    def name_of(op: int) -> str:
+        """What errors call an operation."""
+
+    @abc.abstractmethod
     def check(self, action: Action) -> None:
         """Check one action, and count its results."""
-        op, args, kwargs = action.op, action.args, action.kwargs
-        if not _has_function(op):
-            raise MalformedMessage("$.op", "an op of the table that this torch has", _op_name(op))
-        problem = _signature_of(op).problem(len(args), kwargs)
-        if problem:
-            raise MalformedMessage("$.args", *problem)
-        if op in _SPECIAL:
-            if kwargs:
-                raise MalformedMessage("$.kwargs", "no keywords", str(len(kwargs)))
-            _SPECIAL[op](self, action)
-        else:
-            self.operands(enumerate(args), ".args")
-            if kwargs:
-                _check_names(kwargs)
-                self.operands(kwargs.items(), ".kwargs")
-        out = action.out
-        if type(out) is Slot and out.index == self.defined:
-            self.defined += 1
-        else:
-            self.result(out, ".out")
-        if action.mode is not None:
-            _check_mode(action.mode)
+
+    def end(self, outputs: Any) -> None:
+        """Check what the program returns, after its last action."""
+        self.operand(outputs, ".outputs")
 
     def operands(self, items: Iterable[tuple[Any, Any]], where: str) -> None:
         """Check the items of a container; nearly all are slots and constants."""
@@ -146,7 +153,7 @@ class _Scope:
             if not 0 <= item.index < self.defined:
                 raise _undefined(item, where)
         elif type(item) not in CONSTANT_TYPES and not isinstance(item, _CONSTANT_BASES):
-            raise MalformedMessage(f"${where}", "a slot or a plain value", _describe_operand(item))
+            raise MalformedMessage(f"${where}", "a slot or a plain value", describe_operand(item))
 
     def result(self, pattern: Any, where: str) -> None:
         """Check a pattern of results, and count its slots."""
@@ -159,8 +166,52 @@ class _Scope:
                 self.result(part, f"{where}[{place}]")
         elif pattern is not None:
             raise MalformedMessage(
-                f"${where}", "a slot, a tuple of these or None", _describe_operand(pattern)
+                f"${where}", "a slot, a tuple of these or None", describe_operand(pattern)
             )
+
+
+SCOPES: Final[dict[type[Program], type[Scope]]] = {}
+"""What checks the actions of each vocabulary."""
+
+
+class _TorchScope(Scope):
+    """Checks actions that are operations of torch."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def name_of(op: int) -> str:
+        """The name in the op table."""
+        return NAMES[op] if 0 <= op < len(NAMES) else f"op {op}"
+
+    def check(self, action: Action) -> None:
+        """Check one action, and count its results."""
+        op, args, kwargs = action.op, action.args, action.kwargs
+        if not _has_function(op):
+            raise MalformedMessage(
+                "$.op",
+                "an op of the table that this torch has",
+                self.name_of(op) if type(op) is int else describe_operand(op),
+            )
+        problem = _signature_of(op).problem(len(args), kwargs)
+        if problem:
+            raise MalformedMessage("$.args", *problem)
+        if op in _SPECIAL:
+            if kwargs:
+                raise MalformedMessage("$.kwargs", "no keywords", str(len(kwargs)))
+            _SPECIAL[op](self, action)
+        else:
+            self.operands(enumerate(args), ".args")
+            if kwargs:
+                _check_names(kwargs)
+                self.operands(kwargs.items(), ".kwargs")
+        out = action.out
+        if type(out) is Slot and out.index == self.defined:
+            self.defined += 1
+        else:
+            self.result(out, ".out")
+        if action.mode is not None:
+            _check_mode(action.mode)
 
     def numbers(self, action: Action, first: int = 0) -> None:
         """Check the operands of arithmetic from the ``first`` on: numbers, or slots of one."""
@@ -169,21 +220,21 @@ class _Scope:
         for place, item in places:
             if type(item) is not Slot and type(item) not in NUMBER_TYPES and item is not None:
                 raise MalformedMessage(
-                    f"$.args[{place}]", "a slot or a number", _describe_operand(item)
+                    f"$.args[{place}]", "a slot or a number", describe_operand(item)
                 )
 
     def expectation(self, action: Action) -> None:
         """Check what is expected of two numbers: that they are in a relation, or are not."""
         relation = action.args[0]
         if type(relation) is not str or relation not in RELATIONS:
-            raise MalformedMessage("$.args[0]", "a relation", _describe_operand(relation))
+            raise MalformedMessage("$.args[0]", "a relation", describe_operand(relation))
         self.numbers(action, 1)
 
     def cond(self, action: Action) -> None:
         """Check a branch: a condition, two programs, and the operands that both take."""
         pred, then, otherwise, operands = action.args
         if type(pred) is not Slot and type(pred) not in NUMBER_TYPES:
-            raise MalformedMessage("$.args[0]", "a slot or a number", _describe_operand(pred))
+            raise MalformedMessage("$.args[0]", "a slot or a number", describe_operand(pred))
         self.operand(pred, ".args[0]")
         count = self.listed(operands, ".args[3]")
         for place, branch in ((1, then), (2, otherwise)):
@@ -201,7 +252,7 @@ class _Scope:
         _check_simple(test.outputs, ".args[0].outputs")
         outputs = body.outputs
         if type(outputs) not in (tuple, list) or len(outputs) != count:
-            expected, got = f"{count} values for {count} operands", _describe_operand(outputs)
+            expected, got = f"{count} values for {count} operands", describe_operand(outputs)
             raise MalformedMessage("$.args[1].outputs", expected, got)
         _check_flat(outputs, ".args[1].outputs")
         if action.out is not None:
@@ -210,7 +261,7 @@ class _Scope:
     def listed(self, operands: Any, where: str) -> int:
         """Check the operands of a branch or a loop, and count them."""
         if type(operands) not in (tuple, list):
-            raise MalformedMessage(f"${where}", "a list of operands", _describe_operand(operands))
+            raise MalformedMessage(f"${where}", "a list of operands", describe_operand(operands))
         self.operands(enumerate(operands), where)
         _check_flat(operands, where)
         return len(operands)
@@ -218,7 +269,7 @@ class _Scope:
     def program(self, program: Any, inputs: int, where: str) -> None:
         """Check a branch or a body: it has that many inputs, and no state or constants."""
         if type(program) is not Program:
-            raise MalformedMessage(f"${where}", "a program", _describe_operand(program))
+            raise MalformedMessage(f"${where}", "a program", describe_operand(program))
         if program.inputs != inputs or program.state or program.constants:
             own = f"{program.inputs} inputs and {program.given - program.inputs} values of its own"
             raise MalformedMessage(f"${where}", f"a program of {inputs} inputs", own)
@@ -230,11 +281,12 @@ class _Scope:
 
 
 _SPECIAL: Final = {
-    COND: _Scope.cond,
-    WHILE_LOOP: _Scope.loop,
-    **dict.fromkeys(_ON_NUMBERS, _Scope.numbers),
-    BY_NAME["syft.ops.numbers.expect"]: _Scope.expectation,
+    COND: _TorchScope.cond,
+    WHILE_LOOP: _TorchScope.loop,
+    **dict.fromkeys(_ON_NUMBERS, _TorchScope.numbers),
+    BY_NAME["syft.ops.numbers.expect"]: _TorchScope.expectation,
 }
+SCOPES[Program] = _TorchScope
 
 
 # What a slot holds comes from torch, or is a tensor or a number.  A branch that took or returned a
@@ -252,16 +304,16 @@ def _check_flat(values: Any, where: str) -> None:
 
 def _check_simple(value: Any, where: str) -> None:
     if container_class(type(value)) is not None:
-        raise MalformedMessage(f"${where}", "a slot or a plain value", _describe_operand(value))
+        raise MalformedMessage(f"${where}", "a slot or a plain value", describe_operand(value))
 
 
 def _check_fits(out: Any, outputs: Any) -> None:
     """Refuse a pattern of results that puts a tuple of values into one slot."""
     if type(outputs) not in (tuple, list):
         if type(out) is not Slot:
-            raise MalformedMessage("$.out", "a slot or None", _describe_operand(out))
+            raise MalformedMessage("$.out", "a slot or None", describe_operand(out))
     elif type(out) is not tuple or len(out) != len(outputs):
-        raise MalformedMessage("$.out", f"a tuple of {len(outputs)} slots", _describe_operand(out))
+        raise MalformedMessage("$.out", f"a tuple of {len(outputs)} slots", describe_operand(out))
     else:
         _check_flat(out, ".out")
 
@@ -341,7 +393,7 @@ def _check_names(kwargs: dict[str, Any]) -> None:
 
 def _check_mode(mode: Any) -> None:
     if type(mode) is not Mode or type(mode.grad) is not bool or type(mode.inference) is not bool:
-        raise MalformedMessage("$.mode", "a Mode of booleans", _describe_operand(mode))
+        raise MalformedMessage("$.mode", "a Mode of booleans", describe_operand(mode))
     seen = set()
     for device, dtype in mode.autocast:
         if device not in ("cpu", "cuda") or not (dtype is None or isinstance(dtype, torch.dtype)):
@@ -351,17 +403,10 @@ def _check_mode(mode: Any) -> None:
         seen.add(device)
 
 
-def _op_name(op: Any) -> str:
-    """The name of an op for error texts; a description of anything else."""
-    if type(op) is not int:
-        return _describe_operand(op)
-    return NAMES[op] if 0 <= op < len(NAMES) else f"op {op}"
-
-
 def _quoted(name: Any) -> str:
     """The name of a keyword for error texts; a description of anything else."""
     if type(name) is not str:
-        return _describe_operand(name)
+        return describe_operand(name)
     return repr(name if len(name) <= _MOST_LETTERS else f"{name[:_MOST_LETTERS]}...")
 
 
@@ -369,7 +414,12 @@ def _undefined(slot: Slot, where: str) -> MalformedMessage:
     return MalformedMessage(f"${where}", "a slot that has its value already", repr(slot))
 
 
-def _describe_operand(item: Any) -> str:
+def describe_operand(item: Any) -> str:
+    """Name the kind of an operand, without its value.
+
+    >>> describe_operand(torch.ones(2)), describe_operand(7)
+    ('a tensor (its place is among the constants)', 'an int')
+    """
     if isinstance(item, torch.Tensor):
         return "a tensor (its place is among the constants)"
     return describe(item)

@@ -20,6 +20,7 @@ import torch
 from syft.exceptions import ProgramError
 from syft.ops.nested import container_class
 from syft.ops.table import FUNCTIONS, Function, may_alter
+from syft.program.flow import reads_in
 from syft.program.program import Action, Program, Slot, fill_slots, slot_values, slots_in
 from syft.program.register_allocation import (
     Instruction,
@@ -254,9 +255,10 @@ class Lowered:
         """
         others = 0
         lost = {slot.index for slot in slots_in(self.program.actions[failed].out)}
+        reads = reads_in(self.program)
         for index, action in enumerate(self.program.actions[failed + 1 :], failed + 1):
             made = {slot.index for slot in slots_in(action.out)}
-            if any(slot.index in lost for slot in slots_in((action.args, action.kwargs))):
+            if not lost.isdisjoint(reads[index]):
                 lost |= made
                 continue
             try:

@@ -1,8 +1,12 @@
 """A Program: a computation as data, a flat list of frozen actions over numbered slots.
 
-A plan, a group of messages, a branch of ``sy.cond`` and one role of a protocol are all programs.
-Because a program is data, a receiver can check it before it runs (:mod:`syft.program.lint`),
-number it, and send it again as that number.
+A plan, a group of messages, a branch of ``sy.cond`` and what the parties of shared tensors compute
+are all programs.  Because a program is data, a receiver can check it before it runs
+(:mod:`syft.program.lint`), number it, and send it again as that number.
+
+The class of a program says what the numbers of its actions mean, its *vocabulary*: torch's
+operations here, instructions on shares in :mod:`syft.crypto.programs.share_program`.  Whatever does
+not depend on that (slots, checks of them, codec, flow, numbering) is one text for all.
 
 Slots are numbered in the order in which they get their value: the inputs first, then the state,
 then the constants, then the results of the actions.  A slot gets its value once; an in-place action
@@ -11,9 +15,9 @@ may still write to the tensor in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -84,7 +88,9 @@ class Program:
 
     ``inputs`` and ``state`` count the slots that are filled before it runs, ``constants`` are
     tensors of its own, ``outputs`` is the result: any nesting of slots and plain values.  ``lines``
-    says for each action where in the source it was recorded; it never travels.
+    says for each action where in the source it was recorded; it never travels.  ``facts`` is what
+    was found out about the program whatever the elements of its constants are, under a name of
+    whoever did: programs share it that differ in those alone.
 
     >>> from syft.ops.table import BY_NAME
     >>> double = Action(BY_NAME["torch.add"], (Slot(0), Slot(0)), {}, Slot(1))
@@ -99,10 +105,11 @@ class Program:
     state: int = 0
     constants: tuple[torch.Tensor, ...] = ()
     lines: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    facts: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         """Whether two programs are the same, constants by kind and elements."""
-        if type(other) is not Program:
+        if not isinstance(other, Program) or type(other) is not type(self):
             return NotImplemented
         mine = (self.inputs, self.state, self.actions, self.outputs, len(self.constants))
         theirs = (other.inputs, other.state, other.actions, other.outputs, len(other.constants))
@@ -112,6 +119,11 @@ class Program:
     def given(self) -> int:
         """How many slots have a value before the first action: inputs, state and constants."""
         return self.inputs + self.state + len(self.constants)
+
+    def on(self, constants: Sequence[torch.Tensor]) -> Self:
+        """The same program on other constants of the same kinds."""
+        known = (self.inputs, self.actions, self.outputs, self.state)
+        return type(self)(*known, tuple(constants), self.lines, self.facts)
 
 
 def _same_constant(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -145,6 +157,35 @@ def fill_slots(pattern: Any, values: Mapping[int, Any]) -> Any:
     return replace(pattern, lambda leaf: values[leaf.index] if type(leaf) is Slot else leaf)
 
 
+def numbered(
+    given: Iterable[int], actions: Iterable[Action], values: Mapping[int, Any]
+) -> tuple[tuple[Action, ...], dict[int, Any]]:
+    """The actions with their slots numbered as a program has them, and what each slot became.
+
+    Builders number slots as they like, since nobody knows how many inputs there will be while the
+    first actions are recorded.  ``given`` are the slots that have a value before, in the order of
+    the program; the results follow.  A slot in ``values`` is replaced by that value.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> add = Action(BY_NAME["torch.add"], (Slot(-1), Slot(-2)), {}, Slot(70))
+    >>> actions, moved = numbered([-1, -2], [add], {-2: 0.5})
+    >>> actions[0].args, actions[0].out, moved[70]
+    ((Slot(0), 0.5), Slot(1), Slot(1))
+    """
+    moved = dict(values)
+    left = [index for index in given if index not in values]
+    actions = tuple(actions)
+    left += [slot.index for action in actions for slot in slots_in(action.out)]
+    for index in left:
+        moved.setdefault(index, Slot(len(moved) - len(values)))
+
+    def action(each: Action) -> Action:
+        args, kwargs, out = fill_slots((each.args, each.kwargs, each.out), moved)
+        return Action(each.op, args, kwargs, out, each.mode)
+
+    return tuple(map(action, actions)), moved
+
+
 def without_inputs(program: Program, values: Mapping[int, Any]) -> Program:
     """The program without some of its inputs, whose values stand in their places instead.
 
@@ -156,17 +197,10 @@ def without_inputs(program: Program, values: Mapping[int, Any]) -> Program:
     """
     if not values:
         return program
-    made = [slot.index for action in program.actions for slot in slots_in(action.out)]
-    left = [index for index in (*range(program.given), *made) if index not in values]
-    moved = {**values, **{old: Slot(new) for new, old in enumerate(left)}}
-
-    def action(each: Action) -> Action:
-        args, kwargs, out = fill_slots((each.args, each.kwargs, each.out), moved)
-        return Action(each.op, args, kwargs, out, each.mode)
-
+    actions, moved = numbered(range(program.given), program.actions, values)
     return Program(
         program.inputs - len(values),
-        tuple(map(action, program.actions)),
+        actions,
         fill_slots(program.outputs, moved),
         program.state,
         program.constants,

@@ -9,14 +9,14 @@ dead value are cleared.  Constant operands are put into registers before the fir
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
 from syft.ops.control import Runnable
 from syft.ops.nested import SCALAR_TYPES, container_class, leaves, rebuild_tuple
 from syft.ops.table import PROGRAM_FUNCTIONS, Function, function_of
-from syft.program.program import Action, Mode, Program, Slot, result_items, slots_in
+from syft.program.flow import liveness_of
+from syft.program.program import Action, Mode, Program, Slot, result_items
 from syft.program.torch_modes import mode_context
 
 Registers = list[Any]
@@ -25,41 +25,6 @@ Instruction = tuple[Function, int, int, int, Callable[[Registers], None] | None]
 result; or, with -1 for all three, a closure that does everything."""
 Reader = Callable[[Registers], Any]
 Store = Callable[[Registers, Any], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Liveness:
-    """When the values of a program are read."""
-
-    last_reads: dict[int, list[int]]
-    """For each action, the slots that nothing reads after it."""
-    read: set[int]
-    """All slots that an action or the outputs read."""
-
-
-def liveness_of(program: Program) -> Liveness:
-    """Find out when each slot is read for the last time.
-
-    State and constants are left out of ``last_reads``: others hold them longer than the run.
-
-    >>> neg = Action(0, (Slot(0),), {}, Slot(1))
-    >>> liveness_of(Program(1, (neg, neg), Slot(1)))
-    Liveness(last_reads={1: [0]}, read={0, 1})
-    """
-    last: dict[int, int] = {}
-    for index, action in enumerate(program.actions):
-        for operand in (*action.args, *action.kwargs.values()):
-            if type(operand) is Slot:
-                last[operand.index] = index
-            elif type(operand) not in SCALAR_TYPES:
-                last.update((slot.index, index) for slot in slots_in(operand))
-    outputs = {slot.index for slot in slots_in(program.outputs)}
-    never_freed = outputs.union(range(program.inputs, program.given))
-    last_reads: dict[int, list[int]] = {}
-    for read_slot, index in last.items():
-        if read_slot not in never_freed:
-            last_reads.setdefault(index, []).append(read_slot)
-    return Liveness(last_reads, outputs.union(last))
 
 
 class RegisterAllocator:

@@ -73,7 +73,7 @@ _NEW = ONE | BINARY
 """The operations that make one new tensor of pointers and numbers."""
 _WRITING = INPLACE | NOTHING | GRADIENT | ALTERS
 """The operations that change something."""
-_MAKING: dict[Any, int] = {
+OPERATIONS: dict[Any, int] = {
     operation: number
     for operation, number in NUMBERS.items()
     if FLAGS[number] & _NEW and not FLAGS[number] & _WRITING
@@ -178,7 +178,7 @@ class PointerTensor(RemoteReference, BarePointer):
         >>> PointerTensor.call(torch.add, (x, 1), {}).get()  # what torch.add(x, 1) does
         tensor([2., 3.])
         """
-        number = _MAKING.get(operation)
+        number = OPERATIONS.get(operation)
         if number is None or kwargs:
             return cls._other_call(operation, args, kwargs)
         connection: Connection | None = None
@@ -213,7 +213,7 @@ class PointerTensor(RemoteReference, BarePointer):
 
     @classmethod
     def _other_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Forward a call of an operation that is not in ``_MAKING``, or that has keywords."""
+        """Forward a call of an operation that is not in ``OPERATIONS``, or that has keywords."""
         rule = cls.rules.get(operation)
         if rule is not None:
             return rule(*args, **kwargs)
@@ -223,7 +223,7 @@ class PointerTensor(RemoteReference, BarePointer):
     def rule(cls, *operations: Any) -> Callable[[RuleType], RuleType]:
         """Enter the decorated function as :meth:`~syft.chain.link.Link.rule` does."""
         for operation in operations:
-            _MAKING.pop(operation, None)
+            OPERATIONS.pop(operation, None)
         return super().rule(*operations)
 
     @classmethod
@@ -259,6 +259,15 @@ def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
     link = PointerTensor(connection, out)
     link.pending = value
     return wrap(link)
+
+
+def taken_up(
+    connection: Connection, seq: int, header: bytes, drop: tuple[int, ...], out: int
+) -> Any:
+    """What a call returns whose command the extension in C has written; ``STORED`` if its result is
+    there, and needs a pointer."""
+    value = connection.exchanged(seq, header, drop, out)
+    return value if value is STORED else _not_yet_stored(connection, out, value)
 
 
 def _make_wait(pending: Pending, target: Any) -> None:

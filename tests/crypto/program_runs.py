@@ -13,9 +13,12 @@ from syft.crypto.programs.beaver_products import MaskedValue
 from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_dealing import deal_program, deals_of
 from syft.crypto.programs.share_lint import lint, lint_deals
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_joining import compacted
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, outs_of
+from syft.program.program import Action, Slot
 from syft.crypto.programs.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
 from tests.crypto.parties import KEYS, shared, zeros_of
+from tests.crypto.ring_programs import as_written, instruction, program_of
 
 aten = torch.ops.aten
 
@@ -25,7 +28,7 @@ class Recorded:
 
     def __init__(self, *shapes: tuple[int, ...]) -> None:
         self.inputs = len(shapes)
-        self.instructions: list[Instruction] = []
+        self.instructions: list[Action] = []
         self.shapes: dict[int, tuple[int, ...]] = dict(enumerate(shapes))
         self.slots = self.inputs
 
@@ -33,15 +36,15 @@ class Recorded:
         outs = list(range(self.slots, self.slots + len(shapes)))
         self.slots += len(shapes)
         self.shapes.update(zip(outs, shapes, strict=True))
-        self.instructions.append(Instruction(code, args, tuple(outs)))
+        self.instructions.append(instruction(code, args, tuple(outs)))
         return outs
 
     def local(self, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """``args`` hold operands as ``ShareSlot``s."""
+        """``args`` hold operands as ``Slot``s."""
 
         def stand_in(value: Any) -> Any:
-            if isinstance(value, ShareSlot):
-                return torch.zeros(self.shapes[value.number], dtype=torch.int64)
+            if isinstance(value, Slot):
+                return torch.zeros(self.shapes[value.index], dtype=torch.int64)
             return [stand_in(item) for item in value] if isinstance(value, tuple) else value
 
         made = op(*map(stand_in, args), **kwargs)
@@ -59,48 +62,48 @@ class Recorded:
         return self.add(ShareCode.PUBLIC, (tensor,), tuple(tensor.shape))[0]
 
     def linear(self, kernel: Kernel, x: int) -> int:
-        args = (int(kernel.code), kernel.settings, ShareSlot(x))
+        args = (int(kernel.code), kernel.settings, Slot(x))
         return self.add(ShareCode.LINEAR, args, tuple(kernel.shape(self.shapes[x])))[0]
 
     def scaled(self, kernel: Kernel, x: int, factor: torch.Tensor, first: bool) -> int:
         """A bilinear kernel with a public factor."""
-        args = (int(kernel.code), kernel.settings, ShareSlot(x), factor, first)
+        args = (int(kernel.code), kernel.settings, Slot(x), factor, first)
         shapes = [tuple(factor.shape), self.shapes[x]]
         shape = tuple(kernel.shape(*(shapes if first else reversed(shapes))))
         return self.add(ShareCode.LINEAR, args, shape)[0]
 
     def mask(self, x: int) -> int:
         shape = self.shapes[x]
-        return self.add(ShareCode.MASK, (ShareSlot(x), shape), shape)[0]
+        return self.add(ShareCode.MASK, (Slot(x), shape), shape)[0]
 
     def product(self, kernel: Kernel, x: int, y: int) -> int:
         """Of two masked slots of this program."""
-        places = {one.outs[0]: i for i, one in enumerate(self.instructions) if one.outs}
+        places = {outs_of(one)[0]: i for i, one in enumerate(self.instructions) if outs_of(one)}
         shapes = self.shapes[x], self.shapes[y]
         shape = tuple(kernel.shape(*shapes))
         names = (0, places[x]), (0, places[y])
-        args = (int(kernel.code), kernel.settings, ShareSlot(x), ShareSlot(y))
+        args = (int(kernel.code), kernel.settings, Slot(x), Slot(y))
         return self.add(
             ShareCode.PRODUCT, (*args, names[0], shapes[0], names[1], shapes[1], shape), shape
         )[0]
 
     def divide(self, x: int, factor: Any) -> int:
         shape = self.shapes[x]
-        return self.add(ShareCode.DIVIDE, (ShareSlot(x), factor, shape), shape)[0]
+        return self.add(ShareCode.DIVIDE, (Slot(x), factor, shape), shape)[0]
 
     def positive(self, x: int, bits: int = 0) -> list[int]:
         shape = self.shapes[x]
-        return self.add(ShareCode.POSITIVE, (ShareSlot(x), bits, shape), shape, shape)
+        return self.add(ShareCode.POSITIVE, (Slot(x), bits, shape), shape, shape)
 
     def compare(self, code: ShareCode, x: int) -> int:
         shape = self.shapes[x]
-        return self.add(code, (ShareSlot(x), shape), shape)[0]
+        return self.add(code, (Slot(x), shape), shape)[0]
 
     def reveal(self, x: int, party: int) -> int:
-        return self.add(ShareCode.REVEAL, (ShareSlot(x), party), self.shapes[x])[0]
+        return self.add(ShareCode.REVEAL, (Slot(x), party), self.shapes[x])[0]
 
     def program(self, *results: int) -> ShareProgram:
-        return ShareProgram(self.inputs, tuple(self.instructions), results)
+        return program_of(self.inputs, tuple(self.instructions), results)
 
 
 @dataclass
@@ -128,7 +131,11 @@ def run_all(
     tamper: Callable[[int, JoinedRound], JoinedRound] = lambda rank, joined: joined,
     **settings: Any,
 ) -> ProgramRuns:
-    """Run a program; an input is a secret tensor, or a list of what each party has."""
+    """Run a program; an input is a secret tensor, or a list of what each party has.
+
+    Results are by the slots that ``program_of`` was given, also those of a program with gaps.
+    """
+    whole, (program, moved) = program, compacted(program)
     lint(program, parties)
     deals = deals_of(program)
     lint_deals(deals)
@@ -150,6 +157,10 @@ def run_all(
             found.sent[rank] += sent_bytes(rank, parties, one)
         joined = [tamper(rank, join(rounds, rank)) for rank in range(parties)]
         rounds = [advance(found, r, run, joined[r], dealt) for r, run in enumerate(runs)]
+    written = {moved[slot].index: as_written(whole, slot) for slot in whole.results}
+    found.results = [
+        {written[slot]: value for slot, value in result.items()} for result in found.results
+    ]
     return found
 
 

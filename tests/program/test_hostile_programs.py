@@ -471,3 +471,22 @@ def test_the_codec_is_what_the_registry_calls() -> None:
     error = MalformedMessage("$", "x", "y")
     prepend(error, ".program")
     assert error.path == "$.program"
+
+
+RING = [70, 1, 0, [], [[10**9, [SLOT, SLOT]]], [2, SLOT]]
+"""A program of another vocabulary: its numbers mean something else."""
+
+
+def test_a_program_of_shares_is_no_branch_and_no_group():
+    """Control: a program of torch's operations in its place is one."""
+    for inner in (SAME, RING):
+        for operand, where in (
+            (program([COND, [1, SAME, inner, [3, SLOT]]]), "$.actions[0].args[2]"),
+            ([42, b"\0", [*inner[:5], [2, SLOT]]], "$.program"),
+        ):
+            if inner is SAME:
+                unpack(operand, Unpacker([]))
+                continue
+            with pytest.raises(MalformedMessage) as caught:
+                unpack(operand, Unpacker([]))
+            assert caught.value.args[:2] == (where, "a program")

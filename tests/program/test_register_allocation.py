@@ -8,8 +8,9 @@ import pytest
 
 from syft.exceptions import UnknownOperation
 from syft.ops.table import BY_NAME, FUNCTIONS
+from syft.program.flow import liveness_of
 from syft.program.program import Action, Program, Slot
-from syft.program.register_allocation import RegisterAllocator, function_of_action, liveness_of
+from syft.program.register_allocation import RegisterAllocator, function_of_action
 
 
 def act(name: str, *args: Any, out: Any = None, **kwargs: Any) -> Action:

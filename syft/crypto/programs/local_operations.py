@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import torch
 
-from syft.crypto.programs.share_program import ShareSlot
 from syft.exceptions import ProgramError
+from syft.program.program import Slot
 
 aten = torch.ops.aten
 
@@ -182,9 +182,9 @@ def check_local(number: Any, positional: Any, keywords: Any) -> LocalOperation:
 
     Raises :class:`~syft.exceptions.ProgramError`.
 
-    >>> check_local(NUMBERS[aten.neg.default], (ShareSlot(0),), ()).in_place
+    >>> check_local(NUMBERS[aten.neg.default], (Slot(0),), ()).in_place
     False
-    >>> check_local(NUMBERS[aten.take.default], (ShareSlot(0), ShareSlot(1)), ())
+    >>> check_local(NUMBERS[aten.take.default], (Slot(0), Slot(1)), ())
     Traceback (most recent call last):
     ...
     syft.exceptions.ProgramError: take has a share as argument 1, which is public
@@ -206,7 +206,7 @@ def check_local(number: Any, positional: Any, keywords: Any) -> LocalOperation:
 def _check_argument(operation: LocalOperation, value: Any, depth: int) -> bool:
     """Whether there is a slot in an argument, which must be of an allowed kind."""
     kind = type(value)
-    if kind is ShareSlot:
+    if kind is Slot:
         return True
     if kind in _PLAIN:
         _check_range(operation, value)

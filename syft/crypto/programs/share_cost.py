@@ -17,9 +17,16 @@ import torch
 from syft.crypto.dealing import ProviderDealer, StreamName
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, LocalOperation, on_meta
-from syft.crypto.programs.share_flow import operands_of, segments_of
+from syft.crypto.programs.share_flow import segments_of
 from syft.crypto.programs.share_gates import GATES
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import (
+    ShareCode,
+    ShareProgram,
+    opened_constants,
+    outs_of,
+)
+from syft.program.flow import reads_in
+from syft.program.program import Action, Slot
 
 
 @dataclass(slots=True)
@@ -44,23 +51,24 @@ def cost(program: ShareProgram, shapes: Sequence[tuple[int, ...]] = ()) -> Progr
 
     Without shapes of its inputs, what it reveals counts no bytes.
 
-    >>> relu = Instruction(ShareCode.POSITIVE, (ShareSlot(0), 16, (64,)), (1, 2))
-    >>> found = cost(ShareProgram(1, (relu,), (1,)), [(64,)])
+    >>> relu = Action(ShareCode.POSITIVE, (Slot(0), 16, (64,)), {}, (Slot(1), Slot(2)))
+    >>> found = cost(ShareProgram(1, (relu,), (Slot(1),)), [(64,)])
     >>> found.rounds, found.opened, found.revealed
     (4, 784, {})
     """
     found = ProgramCost()
     metas = _Metas(shapes) if len(shapes) == program.inputs and _reveals(program) else None
     finished: dict[int, int] = dict.fromkeys(range(program.inputs), 0)
+    actions, reads = opened_constants(program), reads_in(program)
     barrier = 0
     for segment in segments_of(program):
         for place in segment:
-            instruction = program.instructions[place]
+            instruction = actions[place]
             rounds = _add(found, instruction, metas)
-            start = max((finished[slot] for slot in operands_of(instruction)), default=0)
+            start = max((finished[slot] for slot in reads[place]), default=0)
             done = max(start, barrier) + rounds
             found.rounds = max(found.rounds, done)
-            finished.update(dict.fromkeys(instruction.outs, done))
+            finished.update(dict.fromkeys(outs_of(instruction), done))
             if metas is not None:
                 metas.step(instruction)
         barrier = found.rounds
@@ -86,12 +94,12 @@ def costs_of_operations(program: ShareProgram) -> list[OperationCost]:
 
     What is revealed counts no bytes.
 
-    >>> relu = Instruction(ShareCode.POSITIVE, (ShareSlot(0), 16, (64,)), (1, 2))
-    >>> costs_of_operations(ShareProgram(1, (relu,), (1,)))[0].sent
+    >>> relu = Action(ShareCode.POSITIVE, (Slot(0), 16, (64,)), {}, (Slot(1), Slot(2)))
+    >>> costs_of_operations(ShareProgram(1, (relu,), (Slot(1),)))[0].sent
     784
     """
     found: dict[str, list[ProgramCost]] = {}
-    for instruction in program.instructions:
+    for instruction in program.actions:
         one = ProgramCost()
         _add(one, instruction, None)
         found.setdefault(_name_of(instruction), []).append(one)
@@ -101,29 +109,29 @@ def costs_of_operations(program: ShareProgram) -> list[OperationCost]:
     ]
 
 
-def _name_of(instruction: Instruction) -> str:
+def _name_of(instruction: Action) -> str:
     """The name of an operation: of a local one that of torch's."""
-    if instruction.code is ShareCode.LOCAL:
+    if instruction.op == ShareCode.LOCAL:
         operation: LocalOperation = LOCAL_OPERATIONS[instruction.args[0]]
         return operation.name
-    return instruction.code.name
+    return ShareCode(instruction.op).name
 
 
 def _reveals(program: ShareProgram) -> bool:
-    return any(one.code is ShareCode.REVEAL for one in program.instructions)
+    return any(one.op == ShareCode.REVEAL for one in program.actions)
 
 
-def _add(found: ProgramCost, instruction: Instruction, metas: _Metas | None) -> int:
+def _add(found: ProgramCost, instruction: Action, metas: _Metas | None) -> int:
     """Add what an instruction sends; returns its rounds."""
-    code, args = instruction.code, instruction.args
-    if code is ShareCode.REVEAL:
+    code, args = instruction.op, instruction.args
+    if code == ShareCode.REVEAL:
         size = 0 if metas is None else 8 * metas.of(args[0]).numel()
         found.revealed[args[1]] = found.revealed.get(args[1], 0) + size
         return 1
-    if code is ShareCode.MASK:
+    if code == ShareCode.MASK:
         found.opened += 8 * torch.Size(args[-1]).numel()
         return 1
-    if code is ShareCode.PRODUCT:
+    if code == ShareCode.PRODUCT:
         found.dealt += 8 * torch.Size(args[-1]).numel()
     if code not in GATES:
         return 0
@@ -149,7 +157,7 @@ _KEYS: Final = [bytes(32), bytes(32)]
 
 
 @functools.cache
-def _profile(code: ShareCode, settings: tuple[Any, ...]) -> _Profile:
+def _profile(code: int, settings: tuple[Any, ...]) -> _Profile:
     rounds, one, one_dealt = _measured(code, settings, 1)
     _, many, many_dealt = _measured(code, settings, 64)
     return _Profile(rounds, _factors(one, many), _factors(one_dealt, many_dealt))
@@ -161,7 +169,7 @@ def _factors(one: int, many: int) -> tuple[int, int]:
     return element, one - element
 
 
-def _measured(code: ShareCode, settings: tuple[Any, ...], elements: int) -> tuple[int, int, int]:
+def _measured(code: int, settings: tuple[Any, ...], elements: int) -> tuple[int, int, int]:
     """Rounds, opened bytes and dealt bytes of a gate, run by one party that holds everything."""
     dealer = ProviderDealer(_KEYS, StreamName(0, 0))
     material = GATES[code].deal(dealer, *settings, (elements,))
@@ -184,36 +192,36 @@ class _Metas:
     def __init__(self, shapes: Sequence[tuple[int, ...]]) -> None:
         self._known = {slot: _empty(shape) for slot, shape in enumerate(shapes)}
 
-    def of(self, slot: ShareSlot) -> torch.Tensor:
-        return self._known[slot.number]
+    def of(self, slot: Slot) -> torch.Tensor:
+        return self._known[slot.index]
 
-    def step(self, instruction: Instruction) -> None:
+    def step(self, instruction: Action) -> None:
         """Note what an instruction makes."""
         made = self._made(instruction)
-        self._known.update(zip(instruction.outs, made, strict=False))
+        self._known.update(zip(outs_of(instruction), made, strict=False))
 
-    def _made(self, instruction: Instruction) -> Sequence[torch.Tensor]:
-        code, args = instruction.code, instruction.args
-        if code is ShareCode.LOCAL:
+    def _made(self, instruction: Action) -> Sequence[torch.Tensor]:
+        code, args = instruction.op, instruction.args
+        if code == ShareCode.LOCAL:
             operation = LOCAL_OPERATIONS[args[0]]
             made = operation.run(*(self._given(value) for value in args[1]), **dict(args[2]))
             return tuple(made) if operation.several else (made,)
-        if code is ShareCode.LINEAR:
+        if code == ShareCode.LINEAR:
             number, settings, x, *factor = args
             shapes = [tuple(self.of(x).shape)]
             if factor:
                 shapes.insert(0 if factor[1] else 1, tuple(factor[0].shape))
             return (_empty(kernel_from(number, settings).shape(*shapes)),)
-        if code is ShareCode.PUBLIC:
+        if code == ShareCode.PUBLIC:
             return (_empty(args[0].shape),)
-        if code is ShareCode.REVEAL:
+        if code == ShareCode.REVEAL:
             return (self.of(args[0]),)
-        return tuple(_empty(args[-1]) for _ in instruction.outs)
+        return tuple(_empty(args[-1]) for _ in outs_of(instruction))
 
     def _given(self, value: Any) -> Any:
-        if type(value) is ShareSlot:
+        if type(value) is Slot:
             return self.of(value)
-        if type(value) is tuple and any(type(item) is ShareSlot for item in value):
+        if type(value) is tuple and any(type(item) is Slot for item in value):
             return tuple(map(self._given, value))
         return on_meta(value)
 

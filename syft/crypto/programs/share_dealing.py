@@ -21,34 +21,39 @@ from syft.crypto.programs.share_gates import GATES, is_corrected
 from syft.crypto.programs.share_program import (
     ShareCode,
     ShareProgram,
-    ShareSlot,
+    opened_constants,
     stream_of,
     stream_of_mask,
 )
+from syft.program.program import Slot
 
 Deal = tuple[int, int, tuple[Any, ...]]
 """The place of an instruction, its code, and its arguments without slots."""
 
 
 def deals_of(program: ShareProgram) -> tuple[Deal, ...]:
-    """What has to be dealt for a program.
+    """What has to be dealt for a program; found once if it holds no public tensor.
 
-    >>> from syft.crypto.programs.share_program import Instruction
-    >>> divide = Instruction(ShareCode.DIVIDE, (ShareSlot(0), 16, (2,)), (1,))
-    >>> deals_of(ShareProgram(1, (divide,), (1,)))
+    >>> from syft.program.program import Action
+    >>> divide = Action(ShareCode.DIVIDE, (Slot(0), 16, (2,)), {}, Slot(1))
+    >>> deals_of(ShareProgram(1, (divide,), (Slot(1),)))
     ((0, 6, (16, (2,))),)
     """
-    return tuple(
+    known: tuple[Deal, ...] | None = program.facts.get("deals")
+    if known is not None:
+        return known
+    deals = tuple(
         (
             place,
-            int(instruction.code),
-            tuple(
-                frozen_factor(value) for value in instruction.args if type(value) is not ShareSlot
-            ),
+            int(instruction.op),
+            tuple(frozen_factor(value) for value in instruction.args if type(value) is not Slot),
         )
-        for place, instruction in enumerate(program.instructions)
+        for place, instruction in enumerate(opened_constants(program))
         if is_corrected(instruction)
     )
+    if not program.constants:
+        program.facts["deals"] = deals
+    return deals
 
 
 def elements_of(deals: Sequence[Deal]) -> int:

@@ -1,75 +1,61 @@
-"""How values flow through a share program: who reads which slot, and what must stay in order."""
+"""How values flow through a share program: what must stay in order, and what comes from where."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, outs_of
+from syft.program.flow import reads_in
+from syft.program.program import Action
 
 
-def operands_of(instruction: Instruction) -> list[int]:
-    """The slots that an instruction reads, as often as it does.
-
-    >>> operands_of(Instruction(ShareCode.LOCAL, (0, ((ShareSlot(4), ShareSlot(4)), 1), ()), (5,)))
-    [4, 4]
-    """
-    found: list[int] = []
-    _collect(instruction.args, found)
-    return found
-
-
-def operands_in(program: ShareProgram) -> Sequence[Sequence[int]]:
-    """The slots that each instruction of a program reads; found once.
-
-    >>> operands_in(ShareProgram(1, (Instruction(ShareCode.REVEAL, (ShareSlot(0), 0), (1,)),), ()))
-    [[0]]
-    """
-    if not program.operands:
-        program.operands[:] = map(operands_of, program.instructions)
-    return program.operands
-
-
-def _collect(values: tuple[Any, ...], found: list[int]) -> None:
-    for value in values:
-        kind = type(value)
-        if kind is ShareSlot:
-            found.append(value.number)
-        elif kind is tuple:
-            _collect(value, found)
-
-
-def segments_of(program: ShareProgram) -> Iterator[Sequence[int]]:
-    """The places between operations that write in place; each of those is alone.
+def segments_of(program: ShareProgram) -> Sequence[Sequence[int]]:
+    """The places between operations that write in place; each of those is alone.  Found once.
 
     >>> from syft.crypto.programs.local_operations import number_of
+    >>> from syft.program.program import Slot
     >>> zero = number_of(torch.ops.aten.zero_.default)
-    >>> write = Instruction(ShareCode.LOCAL, (zero, (ShareSlot(0),), ()), ())
-    >>> read = Instruction(ShareCode.REVEAL, (ShareSlot(0), 0), (1,))
+    >>> write = Action(ShareCode.LOCAL, (zero, (Slot(0),), ()), {}, None)
+    >>> read = Action(ShareCode.REVEAL, (Slot(0), 0), {}, Slot(1))
     >>> [list(part) for part in segments_of(ShareProgram(1, (read, read, write, read), ()))]
     [[0, 1], [2], [3]]
     """
-    start = 0
-    for place, instruction in enumerate(program.instructions):
-        if writes_in_place(instruction):
-            if start < place:
-                yield range(start, place)
-            yield (place,)
-            start = place + 1
-    if start < len(program.instructions):
-        yield range(start, len(program.instructions))
+    found: list[Sequence[int]] | None = program.facts.get("segments")
+    if found is not None:
+        return found
+    found, start = [], 0
+    for place in [*places_of_writes(program), len(program.actions)]:
+        parts = range(start, place), range(place, min(place + 1, len(program.actions)))
+        found += filter(None, parts)
+        start = place + 1
+    program.facts["segments"] = found
+    return found
 
 
-def writes_in_place(instruction: Instruction) -> bool:
+def places_of_writes(program: ShareProgram) -> Sequence[int]:
+    """The places of operations that write in place; found once.
+
+    >>> places_of_writes(ShareProgram(1, (), ()))
+    []
+    """
+    found: list[int] | None = program.facts.get("writes")
+    if found is None:
+        found = [place for place, one in enumerate(program.actions) if writes_in_place(one)]
+        program.facts["writes"] = found
+    return found
+
+
+def writes_in_place(instruction: Action) -> bool:
     """Whether an instruction writes to a tensor that it got.
 
     >>> from syft.crypto.programs.local_operations import number_of
+    >>> from syft.program.program import Slot
     >>> zero = number_of(torch.ops.aten.zero_.default)
-    >>> writes_in_place(Instruction(ShareCode.LOCAL, (zero, (ShareSlot(0),), ()), ()))
+    >>> writes_in_place(Action(ShareCode.LOCAL, (zero, (Slot(0),), ()), {}, None))
     True
     """
-    return instruction.code is ShareCode.LOCAL and LOCAL_OPERATIONS[instruction.args[0]].in_place
+    return instruction.op == ShareCode.LOCAL and LOCAL_OPERATIONS[instruction.args[0]].in_place
 
 
 def origins(
@@ -80,8 +66,9 @@ def origins(
     Views share what is written to any of them.  Inputs of the same ``memory`` do so from the start;
     without it, no two inputs share any.
 
-    >>> divide = Instruction(ShareCode.DIVIDE, (ShareSlot(0), 16, (2,)), (2,))
-    >>> origins(ShareProgram(2, (divide,), (2,)))
+    >>> from syft.program.program import Slot
+    >>> divide = Action(ShareCode.DIVIDE, (Slot(0), 16, (2,)), {}, Slot(2))
+    >>> origins(ShareProgram(2, (divide,), (Slot(2),)))
     {0: frozenset({0}), 1: frozenset({1}), 2: frozenset({0})}
     """
     traced = _traced(program, memory)
@@ -94,8 +81,9 @@ def written_inputs(
     """The inputs whose memory a program writes to.
 
     >>> from syft.crypto.programs.local_operations import number_of
+    >>> from syft.program.program import Slot
     >>> zero = number_of(torch.ops.aten.zero_.default)
-    >>> write = Instruction(ShareCode.LOCAL, (zero, (ShareSlot(1),), ()), ())
+    >>> write = Action(ShareCode.LOCAL, (zero, (Slot(1),), ()), {}, None)
     >>> written_inputs(ShareProgram(2, (write,), ()))
     frozenset({1})
     """
@@ -117,22 +105,21 @@ class _Origins:
     def of(self, slot: int) -> frozenset[int]:
         return self.sources[self.block[slot]]
 
-    def step(self, place: int, instruction: Instruction) -> None:
-        operands = operands_of(instruction)
+    def step(self, place: int, instruction: Action, operands: Sequence[int]) -> None:
         sources = frozenset().union(*map(self.of, operands))
         block: Hashable = place
-        if instruction.code is ShareCode.LOCAL:
+        if instruction.op == ShareCode.LOCAL:
             operation = LOCAL_OPERATIONS[instruction.args[0]]
             if operation.view or operation.in_place:
                 block = self.block[operands[0]]
             if operation.in_place:
                 self.written.add(block)
         self.sources[block] = sources
-        self.block.update(dict.fromkeys(instruction.outs, block))
+        self.block.update(dict.fromkeys(outs_of(instruction), block))
 
 
 def _traced(program: ShareProgram, memory: Sequence[Hashable] | None) -> _Origins:
     traced = _Origins(range(program.inputs) if memory is None else memory)
-    for place, instruction in enumerate(program.instructions):
-        traced.step(place, instruction)
+    for place, operands in enumerate(reads_in(program)):
+        traced.step(place, program.actions[place], operands)
     return traced

@@ -17,7 +17,8 @@ from syft.crypto.gates.equality import deal_zero, zero
 from syft.crypto.gates.public_factors import Factor
 from syft.crypto.gates.truncation import deal_divide, divide
 from syft.crypto.opening import Protocol
-from syft.crypto.programs.share_program import Instruction, ShareCode
+from syft.crypto.programs.share_program import ShareCode
+from syft.program.program import Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def _divide(rank: int, material: Any, x: torch.Tensor) -> Protocol:
     return divide(rank, material, x.clone() if material is None else x)
 
 
-GATES: Final[dict[ShareCode, Gate]] = {
+GATES: Final[dict[int, Gate]] = {
     ShareCode.DIVIDE: Gate(_deal_divide, _divide),
     ShareCode.NEGATIVE: Gate(deal_negative, negative),
     ShareCode.POSITIVE: Gate(_deal_positive, positive),
@@ -52,15 +53,15 @@ GATES: Final[dict[ShareCode, Gate]] = {
 """The gates of one operand, by their code."""
 
 
-def is_corrected(instruction: Instruction) -> bool:
+def is_corrected(instruction: Action) -> bool:
     """Whether the last party needs corrections for an instruction.
 
-    >>> from syft.crypto.programs.share_program import ShareSlot
-    >>> is_corrected(Instruction(ShareCode.DIVIDE, (ShareSlot(0), 16, (2,)), (1,)))
+    >>> from syft.program.program import Slot
+    >>> is_corrected(Action(ShareCode.DIVIDE, (Slot(0), 16, (2,)), {}, Slot(1)))
     True
-    >>> is_corrected(Instruction(ShareCode.MASK, (ShareSlot(0), (2,)), (1,)))
+    >>> is_corrected(Action(ShareCode.MASK, (Slot(0), (2,)), {}, Slot(1)))
     False
     """
-    if instruction.code is ShareCode.DIVIDE:
+    if instruction.op == ShareCode.DIVIDE:
         return bool(instruction.args[1] != 0)
-    return instruction.code is ShareCode.PRODUCT or instruction.code in GATES
+    return instruction.op == ShareCode.PRODUCT or instruction.op in GATES

@@ -14,7 +14,7 @@ unknown size is added where it is written: that takes the opening of the divisio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
@@ -22,9 +22,11 @@ from typing import Any
 import torch
 
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, number_of
-from syft.crypto.programs.share_flow import operands_of, writes_in_place
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_flow import places_of_writes, writes_in_place
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, outs_of
 from syft.crypto.ring_products import magnitude
+from syft.program.flow import reads_of
+from syft.program.program import Action, Slot, numbered
 
 ADD = number_of(torch.ops.aten.add.Tensor)
 MOST_BETWEEN = 16
@@ -56,15 +58,15 @@ def joined(
     results nobody uses are left out, but for those that write in place and reveals.  The slots in
     ``looks`` are results that change nothing of this, and are left out if what they copy is.
 
-    >>> divide = Instruction(ShareCode.DIVIDE, (ShareSlot(0), 16, (2,)), (1,))
-    >>> relu = Instruction(ShareCode.POSITIVE, (ShareSlot(1), 0, (2,)), (2, 3))
-    >>> one, = joined(ShareProgram(1, (divide, relu), (2,))).instructions
+    >>> divide = Action(ShareCode.DIVIDE, (Slot(0), 16, (2,)), {}, Slot(1))
+    >>> relu = Action(ShareCode.POSITIVE, (Slot(1), 0, (2,)), {}, (Slot(2), Slot(3)))
+    >>> one, = joined(ShareProgram(1, (divide, relu), (Slot(2),))).actions
     >>> one.args
-    (ShareSlot(number=0), 16, (2,))
+    (Slot(0), 16, (2,))
     """
     rewriting = _Rewriting(program, stated, looks)
-    for place, instruction in enumerate(program.instructions):
-        if instruction.code is ShareCode.POSITIVE and instruction.args[1] == 0:
+    for place, instruction in enumerate(program.actions):
+        if instruction.op == ShareCode.POSITIVE and instruction.args[1] == 0:
             rewriting.join(place)
     return rewriting.program()
 
@@ -76,19 +78,18 @@ class _Rewriting:
         self, program: ShareProgram, stated: AbstractSet[int], looks: AbstractSet[int]
     ) -> None:
         self.stated, self.looks = stated, looks
-        self.inputs, self.results = program.inputs, program.results
-        self.steps: list[list[Instruction]] = [[one] for one in program.instructions]
+        self.before, self.outputs = program, program.outputs
+        self.constants = dict(enumerate(program.constants, program.inputs))
+        self.steps: list[list[Action]] = [[one] for one in program.actions]
         self.maker = {
-            slot: place for place, one in enumerate(program.instructions) for slot in one.outs
+            slot: place for place, one in enumerate(program.actions) for slot in outs_of(one)
         }
         self.uses = Counter(program.results)
-        for one in program.instructions:
-            if looks.isdisjoint(one.outs):
-                self.uses.update(operands_of(one))
-        self.writes = [
-            place for place, one in enumerate(program.instructions) if writes_in_place(one)
-        ]
-        self.free = max((*self.maker, program.inputs - 1), default=-1) + 1
+        for one in program.actions:
+            if looks.isdisjoint(outs_of(one)):
+                self.uses.update(reads_of(one))
+        self.writes = places_of_writes(program)
+        self.free = max((*self.maker, program.given - 1)) + 1
 
     def join(self, place: int) -> None:
         """Join the relu at a place to the division before it, if there is one."""
@@ -103,11 +104,11 @@ class _Rewriting:
             return
         self.steps[path[-1]] = []
         self.steps[place] = [replace(relu, args=(relu.args[0], factor, relu.args[2]))]
-        inside = {divide.outs[0]: raw}
+        inside = {outs_of(divide)[0]: raw}
         for between in reversed(path[:-1]):
             (local,) = self.steps[between]
             self.steps[between] = self._scaled(local, inside, divisor or 1)
-            inside[local.outs[0]] = ShareSlot(local.outs[0])
+            inside[outs_of(local)[0]] = Slot(outs_of(local)[0])
         if len(path) == 1:
             self.steps[place] = [replace(relu, args=(raw, factor, relu.args[2]))]
         self._leave_out_looks_at(inside)
@@ -116,12 +117,12 @@ class _Rewriting:
         gone = [one for one in self.looks if self._looked_at(one) in slots]
         for one in gone:
             self.steps[self.maker[one]] = []
-        self.results = tuple(one for one in self.results if one not in gone)
+        self.outputs = tuple(one for one in self.outputs if one.index not in gone)
 
     def _looked_at(self, look: int) -> int | None:
         """The slot that is copied."""
         steps = self.steps[self.maker[look]]
-        return operands_of(steps[0])[0] if steps else None
+        return reads_of(steps[0])[0] if steps else None
 
     def _fits(self, between: Sequence[int], divisor: int | None, relu: int) -> bool:
         """Whether what is between a division and a relu stays in the ring before the division."""
@@ -130,11 +131,11 @@ class _Rewriting:
             (local,) = self.steps[place]
             if local.args[0] != ADD:
                 continue
-            sizes = [self._size_of(value.number, relu) for value in local.args[1]]
+            sizes = [self._size_of(value.index, relu) for value in local.args[1]]
             known = [size for size in sizes if size is not None]
             if known and divisor is not None:
                 most += known[0] * divisor
-            elif divisor is None or local.outs[0] not in self.stated:
+            elif divisor is None or outs_of(local)[0] not in self.stated:
                 return False
             else:
                 most = DIVIDED_END
@@ -147,60 +148,89 @@ class _Rewriting:
         if place is None or len(self.steps[place]) != 1:
             return None
         (one,) = self.steps[place]
-        if one.code is ShareCode.LOCAL and one.args[0] in REPEATS:
-            return self._size_of(one.args[1][0].number, before)
-        if one.code is not ShareCode.PUBLIC or any(place < w < before for w in self.writes):
+        if one.op == ShareCode.LOCAL and one.args[0] in REPEATS:
+            return self._size_of(one.args[1][0].index, before)
+        if one.op != ShareCode.PUBLIC or any(place < w < before for w in self.writes):
             return None
-        return magnitude(one.args[0])
+        return magnitude(self.constants[one.args[0].index])
 
-    def _path(self, slot: ShareSlot, most: int = MOST_BETWEEN) -> list[int] | None:
+    def _path(self, slot: Slot, most: int = MOST_BETWEEN) -> list[int] | None:
         """The places from the maker of a slot back to a division; each made for one use."""
-        place = self.maker.get(slot.number)
-        if place is None or not most or self.uses[slot.number] != 1 or len(self.steps[place]) != 1:
+        place = self.maker.get(slot.index)
+        if place is None or not most or self.uses[slot.index] != 1 or len(self.steps[place]) != 1:
             return None
         (one,) = self.steps[place]
-        if one.code is ShareCode.DIVIDE and one.args[1] != 0:
+        if one.op == ShareCode.DIVIDE and one.args[1] != 0:
             return [place]
-        for operand in _candidates(one):
+        for operand in self._candidates(one):
             rest = self._path(operand, most - 1)
             if rest is not None:
                 return [place, *rest]
         return None
 
-    def _scaled(
-        self, local: Instruction, inside: dict[int, ShareSlot], divisor: int
-    ) -> list[Instruction]:
+    def _candidates(self, one: Action) -> list[Slot]:
+        """The operands through which a division may be moved behind an instruction."""
+        if one.op != ShareCode.LOCAL:
+            return []
+        number, positional, keywords = one.args
+        slots = [
+            value
+            for value in positional
+            if type(value) is Slot and value.index not in self.constants
+        ]
+        if number == ADD and not keywords and len(slots) == 2:
+            return slots
+        return slots if LOCAL_OPERATIONS[number].view and len(outs_of(one)) == 1 else []
+
+    def _scaled(self, local: Action, inside: dict[int, Slot], divisor: int) -> list[Action]:
         """An operation on the grid of the products, where ``inside`` is already."""
         number, positional, keywords = local.args
-        made: list[Instruction] = []
+        made: list[Action] = []
         given: list[Any] = []
         for value in positional:
-            if type(value) is ShareSlot and value.number not in inside:
-                made.append(
-                    Instruction(ShareCode.LOCAL, (TIMES, (value, divisor), ()), (self.free,))
-                )
-                value = ShareSlot(self.free)
+            if type(value) is Slot and value.index not in inside:
+                scaled = Slot(self.free)
+                args = TIMES, (value, divisor), ()
+                made.append(Action(ShareCode.LOCAL, args, {}, scaled))
+                value = scaled
                 self.free += 1
-            elif type(value) is ShareSlot:
-                value = inside[value.number]
+            elif type(value) is Slot:
+                value = inside[value.index]
             given.append(value)
         return [*made, replace(local, args=(number, tuple(given), keywords))]
 
     def program(self) -> ShareProgram:
         """The program without what nobody uses; masks are named by their new places."""
-        needed = set(self.results)
-        kept: list[tuple[int, Instruction]] = []
+        needed = {slot.index for slot in self.outputs}
+        kept: list[tuple[int, Action]] = []
         for place in reversed(range(len(self.steps))):
             for one in reversed(self.steps[place]):
-                stays = one.code is ShareCode.REVEAL or writes_in_place(one)
-                if stays or not needed.isdisjoint(one.outs):
+                stays = one.op == ShareCode.REVEAL or writes_in_place(one)
+                if stays or not needed.isdisjoint(outs_of(one)):
                     kept.append((place, one))
-                    needed.update(operands_of(one))
+                    needed.update(reads_of(one))
         kept.reverse()
-        moved = {old: new for new, (old, one) in enumerate(kept) if one.code is ShareCode.MASK}
-        return ShareProgram(
-            self.inputs, tuple(_renamed(one, moved) for _, one in kept), self.results
-        )
+        moved = {old: new for new, (old, one) in enumerate(kept) if one.op == ShareCode.MASK}
+        actions = tuple(_renamed(one, moved) for _, one in kept)
+        inputs, constants = self.before.inputs, self.before.constants
+        return ShareProgram(inputs, actions, self.outputs, constants=constants)
+
+
+def compacted(program: ShareProgram) -> tuple[ShareProgram, Mapping[int, Slot]]:
+    """The program with its slots numbered without gaps and without constants that nobody reads;
+    and what each slot became.
+
+    >>> mask = Action(ShareCode.MASK, (Slot(0), (2,)), {}, Slot(7))
+    >>> compacted(ShareProgram(1, (mask,), (Slot(7),)))[0].results
+    (1,)
+    """
+    constants = dict(enumerate(program.constants, program.inputs))
+    read = {slot for one in program.actions for slot in reads_of(one)} if constants else ()
+    constants = {slot: one for slot, one in constants.items() if slot in read}
+    actions, moved = numbered([*range(program.inputs), *constants], program.actions, {})
+    outputs = tuple(moved[slot.index] for slot in program.outputs)
+    kept = ShareProgram(program.inputs, actions, outputs, constants=tuple(constants.values()))
+    return kept, moved
 
 
 def _divisor_of(factor: Any) -> int | None:
@@ -210,20 +240,9 @@ def _divisor_of(factor: Any) -> int | None:
     return factor[0] if len(factor) == 1 and type(factor[0]) is int else None
 
 
-def _candidates(one: Instruction) -> list[ShareSlot]:
-    """The operands through which a division may be moved behind an instruction."""
-    if one.code is not ShareCode.LOCAL:
-        return []
-    number, positional, keywords = one.args
-    slots = [value for value in positional if type(value) is ShareSlot]
-    if number == ADD and not keywords and len(slots) == 2:
-        return slots
-    return slots if LOCAL_OPERATIONS[number].view and len(one.outs) == 1 else []
-
-
-def _renamed(one: Instruction, moved: dict[int, int]) -> Instruction:
+def _renamed(one: Action, moved: dict[int, int]) -> Action:
     """A product with the masks of this program named by their new places."""
-    if one.code is not ShareCode.PRODUCT:
+    if one.op != ShareCode.PRODUCT:
         return one
     args = list(one.args)
     for place in (4, 6):

@@ -2,6 +2,9 @@
 
 A program that passes runs to its end, but for what depends on the inputs (their shapes and kinds)
 and for the sizes of results, which are looked at before each is computed.
+
+Slots, operands and results are checked as those of every program (:mod:`syft.program.lint`); here
+is what the vocabulary of the ring adds.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ import torch
 from syft.crypto.gates.public_factors import check_factor, thawed_factor
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.local_operations import check_local
-from syft.crypto.programs.share_flow import operands_of
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
-from syft.exceptions import ProgramError
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, opened_constants
+from syft.exceptions import MalformedMessage, ProgramError
+from syft.program import lint as program_lint
+from syft.program.lint import SCOPES, Scope, describe_operand
+from syft.program.program import Action, Program, Slot, slots_in
 
 MOST_INSTRUCTIONS: Final = 1 << 14
 MOST_INPUTS: Final = 1 << 14
-MOST_SLOTS: Final = 1 << 20
 MOST_RESULTS: Final = 1 << 12
 """Results of one instruction."""
 MOST_DIMENSIONS: Final = 16
@@ -28,6 +32,7 @@ MOST_ELEMENTS: Final = 1 << 40
 """Of a shape that an instruction names; what a party really makes is bounded by itself."""
 
 Values = tuple[Any, ...]
+_CODES: Final = frozenset(map(int, ShareCode))
 
 
 def lint(program: ShareProgram, parties: int) -> None:
@@ -35,31 +40,19 @@ def lint(program: ShareProgram, parties: int) -> None:
 
     A program that has passed is not looked at again.
 
-    >>> mask = Instruction(ShareCode.MASK, (ShareSlot(0), (2,)), (1,))
-    >>> lint(ShareProgram(1, (mask,), (1,)), 2)
-    >>> lint(ShareProgram(1, (mask, mask), (1,)), 2)
+    >>> mask = Action(ShareCode.MASK, (Slot(0), (2,)), {}, Slot(1))
+    >>> lint(ShareProgram(1, (mask,), (Slot(1),)), 2)
+    >>> lint(ShareProgram(1, (mask, mask), (Slot(1),)), 2)
     Traceback (most recent call last):
     ...
-    syft.exceptions.ProgramError: instruction 1: slot 1 is filled already
+    syft.exceptions.ProgramError: action 1, MASK, has at .out: Slot(1), where Slot(2) was expected
     """
-    if parties in program.sound_for:
-        return
-    if not 0 <= program.inputs <= MOST_INPUTS:
-        raise ProgramError(f"a share program of {program.inputs} inputs")
-    if len(program.instructions) > MOST_INSTRUCTIONS:
-        raise ProgramError(f"a share program of {len(program.instructions)} instructions")
-    scope = _InstructionCheck(program.inputs, parties)
-    for place, instruction in enumerate(program.instructions):
-        try:
-            scope.check(place, instruction)
-        except ProgramError as error:
-            raise ProgramError(f"instruction {place}: {error}") from error
-    if len(set(program.results)) != len(program.results):
-        raise ProgramError("a share program with the same result twice")
-    for slot in program.results:
-        if slot not in scope.kinds:
-            raise ProgramError(f"result {slot} of a share program has no value")
-    program.sound_for.add(parties)
+    if "sound" not in program.facts:
+        program_lint.lint(program)
+        program.facts["sound"] = True
+    for place, one in enumerate(program.actions):
+        if one.op == ShareCode.REVEAL and one.args[1] >= parties:
+            raise ProgramError(f"action {place}: a reveal to party {one.args[1]} of {parties}")
 
 
 def lint_deals(deals: Any) -> None:
@@ -84,61 +77,89 @@ def lint_deals(deals: Any) -> None:
         _PUBLIC[ShareCode(code)](_tuple(public, 7))
 
 
-class _InstructionCheck:
-    """Checks instructions in order; ``kinds`` says what is in each slot by then."""
+class ShareScope(Scope):
+    """Checks instructions on shares; ``kinds`` says what is in each slot by then."""
 
-    def __init__(self, inputs: int, parties: int) -> None:
-        self.parties = parties
-        self.kinds: dict[int, str] = dict.fromkeys(range(inputs), "input")
+    __slots__ = ("kinds", "masks", "place", "_opened")
+
+    def __init__(self, program: Program, nested: int) -> None:
+        super().__init__(program, nested)
+        if nested or program.state:
+            raise ProgramError("a share program inside of another, or with a state")
+        if not 0 <= program.inputs <= MOST_INPUTS or len(program.actions) > MOST_INSTRUCTIONS:
+            raise ProgramError("a share program of too many inputs or instructions")
+        for constant in program.constants:
+            if constant.layout is not torch.strided or constant.requires_grad:
+                raise ProgramError("a public value that is no plain tensor")
+        self.kinds = ["input"] * program.inputs + ["public"] * len(program.constants)
         self.masks: dict[int, tuple[int, Values]] = {}
         """The place and the shape of the MASK that filled a slot."""
+        self.place = -1
+        self._opened = opened_constants(program)
 
-    def check(self, place: int, instruction: Instruction) -> None:
-        code = instruction.code
-        if type(code) is not ShareCode:
-            raise ProgramError("an unknown instruction")
-        if type(instruction.args) is not tuple:
-            raise ProgramError("arguments that are no tuple")
-        if code is ShareCode.LOCAL:
-            counts = _check_local(instruction.args)
+    @staticmethod
+    def name_of(op: int) -> str:
+        """The name of an instruction."""
+        return ShareCode(op).name if op in _CODES else f"instruction {op}"
+
+    def check(self, action: Action) -> None:
+        """Check one instruction, and count its results."""
+        code = action.op
+        self.place += 1
+        if type(code) not in (int, ShareCode) or code not in _CODES:
+            raise MalformedMessage("$.op", "an instruction on shares", describe_operand(code))
+        if type(action.args) is not tuple or action.kwargs or action.mode is not None:
+            raise MalformedMessage("$", "arguments, no keywords and no mode", "others")
+        self.operands(enumerate(action.args), ".args")
+        args = self._opened[self.place].args
+        if code == ShareCode.LOCAL:
+            counts = _check_local(args)
         else:
-            public = _public_args(code, instruction.args)
-            _PUBLIC[code](public)
-            counts = (2,) if code is ShareCode.POSITIVE else (1,)
-            if code is ShareCode.REVEAL and public[0] >= self.parties:
-                raise ProgramError(f"a reveal to party {public[0]} of {self.parties}")
-        self._read(instruction)
-        self._write(place, instruction, counts)
+            public = _public_args(ShareCode(code), args)
+            _PUBLIC[ShareCode(code)](public)
+            counts = (2,) if code == ShareCode.POSITIVE else (1,)
+        self._read(code, args)
+        self._write(action, counts)
 
-    def _read(self, instruction: Instruction) -> None:
-        wanted = "masked" if instruction.code is ShareCode.PRODUCT else "share"
-        for slot in operands_of(instruction):
-            found = self.kinds.get(slot)
+    def end(self, outputs: Any) -> None:
+        """Check that the results are slots, each once."""
+        super().end(outputs)
+        if type(outputs) is not tuple or any(type(slot) is not Slot for slot in outputs):
+            raise MalformedMessage("$.outputs", "a tuple of slots", describe_operand(outputs))
+        if len({slot.index for slot in outputs}) != len(outputs):
+            raise ProgramError("a share program with the same result twice")
+        if any(self.kinds[slot.index] == "public" for slot in outputs):
+            raise ProgramError("a share program with a public tensor as a result")
+
+    def _read(self, code: int, args: Values) -> None:
+        wanted = "masked" if code == ShareCode.PRODUCT else "share"
+        for slot in slots_in(args):
+            found = self.kinds[slot.index]
             if found not in (wanted, "input"):
-                raise ProgramError(f"slot {slot} holds {found or 'nothing'}, not a {wanted}")
-        if instruction.code is ShareCode.PRODUCT:
-            _, _, x, y, x_mask, x_shape, y_mask, y_shape, _ = instruction.args
+                raise ProgramError(f"slot {slot.index} holds {found}, not a {wanted}")
+        if code == ShareCode.PRODUCT:
+            _, _, x, y, x_mask, x_shape, y_mask, y_shape, _ = args
             self._check_mask(x, x_mask, x_shape)
             self._check_mask(y, y_mask, y_shape)
 
-    def _check_mask(self, slot: ShareSlot, name: Values, shape: Values) -> None:
+    def _check_mask(self, slot: Slot, name: Values, shape: Values) -> None:
         """A mask of this program is that of the operand; others come with inputs."""
-        made = self.masks.get(slot.number)
+        made = self.masks.get(slot.index)
         if (made is None) == (name[0] == 0) or made is not None and made != (name[1], shape):
-            raise ProgramError(f"slot {slot.number} is not behind mask {name} of shape {shape}")
+            raise ProgramError(f"slot {slot.index} is not behind mask {name} of shape {shape}")
 
-    def _write(self, place: int, instruction: Instruction, counts: Iterable[int]) -> None:
-        outs = instruction.outs
-        if type(outs) is not tuple or len(outs) not in counts:
+    def _write(self, action: Action, counts: Iterable[int]) -> None:
+        out, first = action.out, self.defined
+        self.result(out, ".out")
+        flat = out is None or type(out) is Slot or all(type(part) is Slot for part in out)
+        if not flat or self.defined - first not in counts:
             raise ProgramError("another number of results")
-        for slot in outs:
-            if not is_whole(slot, MOST_SLOTS):
-                raise ProgramError("a result in no slot")
-            if slot in self.kinds:
-                raise ProgramError(f"slot {slot} is filled already")
-            self.kinds[slot] = _MADE.get(instruction.code, "share")
-            if instruction.code is ShareCode.MASK:
-                self.masks[slot] = (place, instruction.args[1])
+        if action.op == ShareCode.MASK:
+            self.masks[first] = (self.place, action.args[1])
+        self.kinds += [_MADE.get(ShareCode(action.op), "share")] * (self.defined - first)
+
+
+SCOPES[ShareProgram] = ShareScope
 
 
 _MADE: Final = {ShareCode.MASK: "masked", ShareCode.REVEAL: "plain"}
@@ -157,10 +178,7 @@ def _public_args(code: ShareCode, args: Values) -> Values:
     places = _OPERANDS.get(code, (0,))
     if len(args) <= max(places, default=-1):
         raise ProgramError("too few arguments")
-    if not all(
-        type(args[place]) is ShareSlot and is_whole(args[place].number, MOST_SLOTS)
-        for place in places
-    ):
+    if not all(type(args[place]) is Slot for place in places):
         raise ProgramError("an operand that is no slot")
     return tuple(value for place, value in enumerate(args) if place not in places)
 

@@ -1,23 +1,28 @@
-"""Share programs: what the parties of a session compute, as a list of instructions.
+"""Share programs: what the parties of a session compute, in the vocabulary of their ring.
 
-All parties run the same list on their own shares.  It holds numbers, shapes and public tensors
-only, so that everybody may see it: also the provider, which deals for it without any input.
+A share program is a program as any other (:mod:`syft.program.program`) whose actions are
+*instructions* on shares.  All parties run the same list on their own shares.  It holds numbers,
+shapes and public tensors only, so that everybody may see it: also the provider, which deals for it
+without any input.
 
-Slots are numbered.  The first ones are the inputs; each instruction fills the slots named in
-``outs``.  An operand is a :class:`ShareSlot`; anything else in ``args`` is public.  What an
-instruction of each code takes and makes stands at :class:`ShareCode`.
+Public tensors are the constants of the program.  A slot that is no constant stands for something
+that is computed; anything else in ``args`` is public.  What an instruction of each code takes and
+makes stands at :class:`ShareCode`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import torch
+
 from syft.crypto.dealing import StreamName
 from syft.crypto.gates.public_factors import named_factor
+from syft.program.program import Action, Program, Slot, slots_in
 
 
 class ShareCode(IntEnum):
@@ -70,43 +75,58 @@ DEALT = frozenset(
 """The instructions that use randomness of the provider."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareSlot:
-    """An operand that is computed: the number of its slot."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareProgram(Program):
+    """A program whose actions are instructions on shares; its results are a tuple of slots.
 
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """One step of a program; its place in the list names its randomness."""
-
-    code: ShareCode
-    args: tuple[Any, ...]
-    outs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShareProgram:
-    """Instructions over the slots ``0 … inputs - 1``, and the slots that are its results.
-
-    >>> double = Instruction(ShareCode.LOCAL, (0, (ShareSlot(0), ShareSlot(0)), ()), (1,))
-    >>> ShareProgram(1, (double,), (1,)).results
+    >>> double = Action(ShareCode.LOCAL, (0, (Slot(0), Slot(0)), ()), {}, Slot(1))
+    >>> ShareProgram(1, (double,), (Slot(1),)).results
     (1,)
     """
 
-    inputs: int
-    instructions: tuple[Instruction, ...]
-    results: tuple[int, ...]
-    sound_for: set[int] = field(default_factory=set, compare=False, repr=False)
-    """For how many parties it has been found well formed, or one that differs from it only in what
-    the elements of public tensors are."""
-    operands: list[list[int]] = field(default_factory=list, compare=False, repr=False)
-    """The slots that each instruction reads, once somebody has asked (``share_flow``); alike for
-    the same programs."""
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The numbers of the slots that it returns."""
+        return tuple([slot.index for slot in self.outputs])
 
 
-def stream_of(code: ShareCode, public: Sequence[Any], counter: int, place: int) -> StreamName:
+def outs_of(instruction: Action) -> tuple[int, ...]:
+    """The slots that an instruction fills.
+
+    >>> outs_of(Action(ShareCode.POSITIVE, (Slot(0), 0, (2,)), {}, (Slot(1), Slot(2))))
+    (1, 2)
+    """
+    out = instruction.out
+    return (out.index,) if type(out) is Slot else tuple([slot.index for slot in slots_in(out)])
+
+
+def opened_constants(program: Program) -> tuple[Action, ...]:
+    """The instructions with public tensors in the places of their slots.
+
+    >>> public = Action(ShareCode.PUBLIC, (Slot(0),), {}, Slot(1))
+    >>> opened_constants(ShareProgram(0, (public,), (), constants=(torch.tensor(5),)))[0].args
+    (tensor(5),)
+    """
+    if not program.constants:
+        return program.actions
+    values = dict(enumerate(program.constants, program.given - len(program.constants)))
+    return tuple(
+        Action(one.op, _opened(one.args, values), one.kwargs, one.out) for one in program.actions
+    )
+
+
+def _opened(args: tuple[Any, ...], values: dict[int, torch.Tensor]) -> tuple[Any, ...]:
+    return tuple(
+        (
+            values.get(arg.index, arg)
+            if type(arg) is Slot
+            else _opened(arg, values) if type(arg) is tuple else arg
+        )
+        for arg in args
+    )
+
+
+def stream_of(code: int, public: Sequence[Any], counter: int, place: int) -> StreamName:
     """The stream of an instruction, by all that is public of it: its arguments without slots.
 
     >>> stream_of(ShareCode.MASK, ((2, 3),), 7, 0)
@@ -125,8 +145,8 @@ def stream_of_mask(mask: tuple[int, int], shape: Sequence[int], counter: int) ->
 
 
 @functools.lru_cache(maxsize=1024)
-def _use_of(code: ShareCode, public: tuple[Any, ...]) -> str:
-    return f"{int(code)} {' '.join(map(_text, public))}"
+def _use_of(code: int, public: tuple[Any, ...]) -> str:
+    return f"{code:d} {' '.join(map(_text, public))}"
 
 
 def _text(value: Any) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,18 +26,20 @@ from syft.crypto.mask_stream import MaskCipher, ZeroShares
 from syft.crypto.opening import Protocol, ShareOpening
 from syft.crypto.programs.beaver_products import MaskedValue, deal_product, mask, product
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, check_size, run_local
-from syft.crypto.programs.share_flow import operands_in, segments_of
+from syft.crypto.programs.share_flow import segments_of
 from syft.crypto.programs.share_gates import GATES, is_corrected
 from syft.crypto.programs.share_program import (
-    Instruction,
     ShareCode,
     ShareProgram,
-    ShareSlot,
+    opened_constants,
+    outs_of,
     stream_of,
     stream_of_mask,
 )
 from syft.crypto.ring_products import ring_map, ring_product
 from syft.exceptions import MaterialError, ProgramError
+from syft.program.flow import reads_in
+from syft.program.program import Action, Slot
 
 MOST_ELEMENTS: Final = 1 << 31
 """The elements that a program may hold at once, if a party does not say otherwise."""
@@ -121,9 +123,9 @@ def run_program(program: ShareProgram, inputs: Sequence[Any], party: PartyContex
 
     >>> from syft.crypto.programs.local_operations import number_of
     >>> neg = number_of(torch.ops.aten.neg.default)
-    >>> negate = Instruction(ShareCode.LOCAL, (neg, (ShareSlot(0),), ()), (1,))
+    >>> negate = Action(ShareCode.LOCAL, (neg, (Slot(0),), ()), {}, Slot(1))
     >>> party = PartyContext(0, 2, bytes(32), ZeroShares(0, {1: bytes(32)}), 1)
-    >>> run = run_program(ShareProgram(1, (negate,), (1,)), [torch.tensor([3])], party)
+    >>> run = run_program(ShareProgram(1, (negate,), (Slot(1),)), [torch.tensor([3])], party)
     >>> next(run)
     Traceback (most recent call last):
     StopIteration: {1: tensor([-3])}
@@ -152,7 +154,7 @@ class _Run:
         self.program, self.party = program, party
         self.cipher = party.key if isinstance(party.key, MaskCipher) else MaskCipher(party.key)
         self.values: dict[int, Any] = dict(enumerate(inputs))
-        self.operands = operands_in(program)
+        self.actions, self.operands = opened_constants(program), reads_in(program)
         self.uses: dict[int, int] = dict.fromkeys(program.results, 1)
         for slots in self.operands:
             for slot in slots:
@@ -195,7 +197,7 @@ class _Run:
 
     def _begin(self, place: int) -> None:
         """Start an instruction that is ready, or put it where it waits for corrections."""
-        instruction = self.program.instructions[place]
+        instruction = self.actions[place]
         if self.party.is_last and is_corrected(instruction):
             self.stalled.append(place)
         else:
@@ -207,22 +209,22 @@ class _Run:
             self._begin(self.ready.popleft())
 
     def _start(
-        self, place: int, instruction: Instruction, corrections: Sequence[torch.Tensor] | None
+        self, place: int, instruction: Action, corrections: Sequence[torch.Tensor] | None
     ) -> None:
-        begin = _BEGIN.get(instruction.code)
+        begin = _BEGIN.get(instruction.op)
         if begin is not None:
             self._fill(place, begin(self, instruction, self.operands[place]))
-        elif instruction.code is ShareCode.REVEAL:
+        elif instruction.op == ShareCode.REVEAL:
             # New, because the share may be written to while the letter is under way.
             x, to = instruction.args
-            name = stream_of(instruction.code, (to,), self.party.counter, place)
+            name = stream_of(instruction.op, (to,), self.party.counter, place)
             self.reveals.append((place, to, self.party.zeros.added(self._share(x), name.block())))
         else:
-            public = [value for value in instruction.args if type(value) is not ShareSlot]
-            name = stream_of(instruction.code, public, self.party.counter, place)
+            public = [value for value in instruction.args if type(value) is not Slot]
+            name = stream_of(instruction.op, public, self.party.counter, place)
             device = self._device_at(self.operands[place])
             dealer = PartyDealer(self.cipher, name, corrections, device)
-            if instruction.code is ShareCode.PRODUCT:
+            if instruction.op == ShareCode.PRODUCT:
                 self._fill(place, (self._product(instruction, dealer),))
             else:
                 self._resume(place, self._protocol(instruction, dealer, name), None)
@@ -233,25 +235,23 @@ class _Run:
 
     def _put(self, slot: int, value: Any) -> None:
         """Fill a slot, or let go what is in it; inputs belong to somebody else."""
-        if slot >= self.program.inputs:
+        if slot >= self.program.given:
             self.held += _elements_of(value) - _elements_of(self.values.get(slot))
         self.values[slot] = value
 
-    def _protocol(
-        self, instruction: Instruction, dealer: PartyDealer, name: StreamName
-    ) -> Protocol:
+    def _protocol(self, instruction: Action, dealer: PartyDealer, name: StreamName) -> Protocol:
         x, *public = instruction.args
         share = self._share(x)
         if share.shape != public[-1]:
             raise ProgramError(f"a share of shape {tuple(share.shape)}, not {public[-1]}")
-        if instruction.code is ShareCode.MASK:
+        if instruction.op == ShareCode.MASK:
             check_size(2 * share.numel(), self.room)
             return mask(dealer, name, share)
         check_size(_GATE_WORDS * share.numel(), self.room)
-        gate = GATES[instruction.code]
+        gate = GATES[instruction.op]
         return gate.run(self.party.rank, gate.deal(dealer, *public), share)
 
-    def _product(self, instruction: Instruction, dealer: PartyDealer) -> torch.Tensor:
+    def _product(self, instruction: Action, dealer: PartyDealer) -> torch.Tensor:
         code, settings, x, y, x_mask, x_shape, y_mask, y_shape, shape = instruction.args
         kernel = kernel_from(code, settings)
         one, other = self._masked(x, x_mask, x_shape), self._masked(y, y_mask, y_shape)
@@ -259,11 +259,9 @@ class _Run:
         c = deal_product(dealer, kernel, one.mask, other.mask, shape)
         return product(self.party.rank, kernel, c, one, other)
 
-    def _masked(
-        self, slot: ShareSlot, name: tuple[int, int], shape: tuple[int, ...]
-    ) -> MaskedValue:
+    def _masked(self, slot: Slot, name: tuple[int, int], shape: tuple[int, ...]) -> MaskedValue:
         """The masked value of a slot, if it is the one for which the provider deals."""
-        value = self.values[slot.number]
+        value = self.values[slot.index]
         if type(value) is not MaskedValue:
             raise ProgramError("a product of what is no masked value")
         expected = stream_of_mask(name, shape, self.party.counter)
@@ -278,15 +276,15 @@ class _Run:
             value = value.opened
         return value.device if type(value) is torch.Tensor else _CPU
 
-    def _share(self, slot: ShareSlot) -> torch.Tensor:
-        value = self.values[slot.number]
+    def _share(self, slot: Slot) -> torch.Tensor:
+        value = self.values[slot.index]
         if type(value) is not torch.Tensor or value.dtype is not torch.int64:
             raise ProgramError("an operand that is no share")
         return value
 
     # ------------------------------------------------------------------------------ without rounds
 
-    def _local(self, instruction: Instruction, slots: Sequence[int]) -> Sequence[torch.Tensor]:
+    def _local(self, instruction: Action, slots: Sequence[int]) -> Sequence[torch.Tensor]:
         number, positional, keywords = instruction.args
         given = self._given(positional, self._device_at(slots))
         return run_local(LOCAL_OPERATIONS[number], given, keywords, self.room)
@@ -296,7 +294,7 @@ class _Run:
         return tuple(
             (
                 self._share(item)
-                if type(item) is ShareSlot
+                if type(item) is Slot
                 else (
                     self._given(item, device)
                     if type(item) is tuple
@@ -306,13 +304,13 @@ class _Run:
             for item in value
         )
 
-    def _public(self, instruction: Instruction, slots: Sequence[int]) -> Sequence[torch.Tensor]:
+    def _public(self, instruction: Action, slots: Sequence[int]) -> Sequence[torch.Tensor]:
         (plain,) = instruction.args
         if self.party.rank:
             return (torch.zeros(plain.shape, dtype=torch.int64, device=plain.device),)
         return (plain.clone(),)
 
-    def _linear(self, instruction: Instruction, slots: Sequence[int]) -> Sequence[torch.Tensor]:
+    def _linear(self, instruction: Action, slots: Sequence[int]) -> Sequence[torch.Tensor]:
         code, settings, slot, *factor = instruction.args
         kernel, share = kernel_from(code, settings), self._share(slot)
         if not factor:
@@ -329,7 +327,7 @@ class _Run:
 
     def _fill(self, place: int, results: Sequence[Any]) -> None:
         """Put results into their slots, and wake what waited for them."""
-        outs = self.program.instructions[place].outs
+        outs = outs_of(self.actions[place])
         if len(outs) > len(results):
             raise ProgramError(f"instruction {place} has {len(results)} results, not {len(outs)}")
         for slot, value in zip(outs, results, strict=False):
@@ -355,7 +353,7 @@ class _Run:
         stalled, self.stalled = self.stalled, []
         dealt = (yield RoundOfShares(needs=tuple(stalled))).corrections
         for place in stalled:
-            self._start(place, self.program.instructions[place], dealt[place])
+            self._start(place, self.actions[place], dealt[place])
 
     def _open(self) -> Generator[RoundOfShares, JoinedRound, None]:
         """One round: send what all active instructions open, and take each one step on."""
@@ -398,7 +396,7 @@ def _like(sent: Sequence[torch.Tensor], joined: Sequence[torch.Tensor]) -> Itera
     return iter(joined)
 
 
-_BEGIN: Final = {
+_BEGIN: Final[dict[int, Callable[[_Run, Action, Sequence[int]], Sequence[torch.Tensor]]]] = {
     ShareCode.LOCAL: _Run._local,
     ShareCode.PUBLIC: _Run._public,
     ShareCode.LINEAR: _Run._linear,

@@ -192,7 +192,7 @@ def _unpacked(operand: Sequence[Any], unpacker: Unpacker) -> StoredPlan:
     expect_fields(operand, 6)
     interface = unpack_interface(unpack_at(operand[1], unpacker, ".interface"))
     program = unpack_at(operand[2], unpacker, ".program")
-    if not isinstance(program, Program):
+    if type(program) is not Program:
         raise malformed("a program", operand[2], ".program")
     state = unpack_items(expect_type(operand[3], (list, tuple), "an array", ".state"), unpacker)
     for index, tensor in enumerate(state):

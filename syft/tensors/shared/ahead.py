@@ -109,7 +109,7 @@ def _sum(runs: Sequence[tuple[SessionClient, Sequence[RehearsedProgram]]]) -> Co
             rounds += found.rounds
             sent += found.opened * (len(session.parties) - 1)
             dealt += found.dealt
-            instructions += len(one.program.instructions)
+            instructions += len(one.program.actions)
             programs += 1
     return Cost(rounds, sent, dealt, instructions, programs)
 

@@ -1,22 +1,31 @@
 """What a session has recorded and not sent yet: instructions, their inputs, and what they make.
 
-Numbers of slots are given while recording, when nobody knows how many inputs there will be: inputs
-count down from -1, results up from 0.  The program has them in the order of its contract.
+Slots are numbered while recording, when nobody knows how many inputs there will be: inputs count
+down from -1, results up from 0, public tensors up from :data:`_PUBLIC`.  The program has them as
+every program does (:func:`syft.program.program.numbered`).
+
+A model asks for the same each time, so what became of the last lists is kept by what they were.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 
-from syft.crypto.programs.share_joining import joined
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_joining import compacted, joined
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.crypto.ring_products import magnitude
+from syft.program.program import Action, Slot, numbered
 from syft.tensors.shared.cells import Cell, MaskedCell, SharedObject
 from syft.workers.labels.guards import Guard
+
+_PUBLIC: Final = 1 << 32
+_MOST_KEPT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +43,58 @@ ProgramInput = int | FreshShares
 """The id of what the parties have stored, or shares that they get."""
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedList:
+    """What a list of instructions became: the program but for its public tensors, the places of
+    these in the list, the results by their slots in it, and the places of the masks by theirs."""
+
+    program: ShareProgram
+    constants: tuple[int, ...]
+    results: tuple[int, ...]
+    masks: dict[int, int]
+
+
+_FINISHED: Final[OrderedDict[Any, FinishedList]] = OrderedDict()
+"""What the last lists became, by their instructions and by what of their results was wanted."""
+
+
 class InstructionList:
     """The instructions that a session will send with its next program.
 
     >>> InstructionList().program()
-    (ShareProgram(inputs=0, instructions=(), results=()), [])
+    (ShareProgram(inputs=0, actions=(), outputs=(), state=0, constants=()), [])
     """
 
     def __init__(self) -> None:
         self.inputs: list[ProgramInput] = []
         self.shapes: list[tuple[int, ...]] = []
         """The shapes of the inputs."""
-        self.instructions: list[Instruction] = []
+        self.instructions: list[tuple[ShareCode, tuple[Any, ...], int]] = []
+        """Codes, arguments and numbers of results."""
         self.stated: set[int] = set()
         """The slots of results that fit on the grid of products, as is stated of what made them."""
         self.looks: set[int] = set()
         """The slots of copies that are made for a look alone."""
         self.nbytes = 0
         """The memory of public and fresh tensors that wait here."""
+        self._constants: list[torch.Tensor] = []
         self._slots = 0
         self._made: list[tuple[int, weakref.ref[SharedObject]]] = []
 
-    def operand(self, value: Cell | MaskedCell) -> ShareSlot:
+    def operand(self, value: Cell | MaskedCell) -> Slot:
         """The slot of a tensor or a masked value; one that is stored becomes an input."""
         if value.recording is not self:
             assert value.id is not None  # it was made by an earlier program
             self.inputs.append(value.id)
             self.shapes.append(value.shape)
             value.recording, value.slot = self, -len(self.inputs)
-        return ShareSlot(value.slot)
+        return Slot(value.slot)
+
+    def public(self, tensor: torch.Tensor) -> Slot:
+        """The slot of a public tensor, which goes with the program."""
+        self.nbytes += tensor.nbytes
+        self._constants.append(tensor)
+        return Slot(_PUBLIC + len(self._constants) - 1)
 
     def fresh(self, value: Cell, shares: FreshShares) -> None:
         """Let shares that the client made be those of ``value``."""
@@ -74,12 +106,12 @@ class InstructionList:
 
     def add(self, code: ShareCode, args: tuple[Any, ...], outs: Sequence[SharedObject]) -> int:
         """Add an instruction that makes these; returns its place."""
-        slots = tuple(range(self._slots, self._slots + max(len(outs), 1)))
-        self._slots += len(slots)
-        for slot, out in zip(slots, outs, strict=False):
+        for slot, out in enumerate(outs, self._slots):
             out.recording, out.slot = self, slot
             self._made.append((slot, weakref.ref(out)))
-        self.instructions.append(Instruction(code, args, slots))
+        count = max(len(outs), 1)
+        self._slots += count
+        self.instructions.append((code, args, count))
         return len(self.instructions) - 1
 
     def program(self, opening: bool = False) -> tuple[ShareProgram, list[SharedObject]]:
@@ -90,44 +122,75 @@ class InstructionList:
         are results too, if somebody may use them again; with ``opening`` it makes all of those.
         A look at what is joined away is no result.
         """
-        instructions = tuple(
-            Instruction(one.code, self._renamed(one.args), tuple(map(self._placed, one.outs)))
-            for one in self.instructions
-        )
-        cells, masked = self._living()
-        asked = [*cells, *masked] if opening else cells
-        wanted = tuple(self._placed(one.slot) for one in asked)
-        stated, looks = set(map(self._placed, self.stated)), set(map(self._placed, self.looks))
-        program = joined(ShareProgram(len(self.inputs), instructions, wanted), stated, looks)
-        opened = _places_of_masks(program)
-        for value in masked:
-            value.place = opened.get(self._placed(value.slot), value.place)
-        there = {*program.results, *opened}
-        results = [one for one in (*cells, *masked) if self._placed(one.slot) in there]
-        slots = tuple(self._placed(one.slot) for one in results)
-        return replace(program, results=slots), results
+        living = self._living()
+        masked = tuple([slot for slot, one in living.items() if isinstance(one, MaskedCell)])
+        key = self._key(tuple(living), masked, opening)
+        finished = _FINISHED.get(key)
+        if finished is None:
+            finished = _FINISHED[key] = self._finished(tuple(living), masked, opening)
+            if len(_FINISHED) > _MOST_KEPT:
+                _FINISHED.popitem(last=False)
+        for slot, place in finished.masks.items():
+            living[slot].place = place  # type: ignore[attr-defined]
+        program = finished.program.on([self._constants[at] for at in finished.constants])
+        return program, [living[slot] for slot in finished.results]
 
-    def _living(self) -> tuple[list[SharedObject], list[MaskedCell]]:
-        """What the instructions make and somebody still has: shares, and masked values."""
+    def _living(self) -> dict[int, SharedObject]:
+        """What the instructions make and somebody still has, by slots: shares, then masked
+        values."""
         made = [(slot, reference()) for slot, reference in self._made]
-        found = [one for slot, one in made if one and one.recording is self and one.slot == slot]
-        masked = [one for one in found if isinstance(one, MaskedCell)]
-        return [one for one in found if not isinstance(one, MaskedCell)], masked
+        found = {
+            slot: one
+            for slot, one in made
+            if one is not None and one.recording is self and one.slot == slot
+        }
+        masked = {slot: one for slot, one in found.items() if isinstance(one, MaskedCell)}
+        return {slot: one for slot, one in found.items() if slot not in masked} | masked
 
-    def _placed(self, number: int) -> int:
-        """A slot as the program numbers it."""
-        return number + len(self.inputs) if number >= 0 else -1 - number
+    def _key(self, living: tuple[int, ...], masked: tuple[int, ...], opening: bool) -> Any:
+        """What the program follows from; of public tensors their kinds and sizes."""
+        public = [
+            (one.dtype, one.shape, magnitude(one) if one.dtype is torch.int64 else 0)
+            for one in self._constants
+        ]
+        known = tuple(self.instructions), tuple(public), tuple(self.stated), tuple(self.looks)
+        return len(self.inputs), living, masked, opening, *known
 
-    def _renamed(self, value: Any) -> Any:
-        if type(value) is ShareSlot:
-            return ShareSlot(self._placed(value.number))
-        return tuple(map(self._renamed, value)) if type(value) is tuple else value
+    def _finished(
+        self, living: tuple[int, ...], masked: tuple[int, ...], opening: bool
+    ) -> FinishedList:
+        """Find what the list becomes."""
+        whole, moved = self._whole()
+        place = {slot: one.index for slot, one in moved.items()}
+        asked = living if opening else living[: len(living) - len(masked)]
+        outputs = tuple([moved[slot] for slot in asked])
+        stated, looks = (set(map(place.__getitem__, some)) for some in (self.stated, self.looks))
+        shorter = joined(replace(whole, outputs=outputs), stated, looks)
+        opened = _places_of_masks(shorter)
+        there = {*shorter.results, *opened}
+        results = tuple([slot for slot in living if place[slot] in there])
+        outputs = tuple([moved[slot] for slot in results])
+        program, left = compacted(replace(shorter, outputs=outputs))
+        kept = [at for at in range(len(self._constants)) if place[_PUBLIC + at] in left]
+        masks = {slot: opened[place[slot]] for slot in masked if slot in results}
+        return FinishedList(program.on(()), tuple(kept), results, masks)
+
+    def _whole(self) -> tuple[ShareProgram, dict[int, Slot]]:
+        """All instructions as a program without results, and what each slot became."""
+        slots, recorded = iter(range(self._slots)), []
+        for code, args, count in self.instructions:
+            outs = tuple([Slot(next(slots)) for _ in range(count)])
+            recorded.append(Action(code, args, {}, outs if count > 1 else outs[0]))
+        inputs, constants = range(len(self.inputs)), range(len(self._constants))
+        given = [*(-1 - at for at in inputs), *(_PUBLIC + at for at in constants)]
+        actions, moved = numbered(given, recorded, {})
+        return ShareProgram(len(inputs), actions, (), constants=tuple(self._constants)), moved
 
 
 def _places_of_masks(program: ShareProgram) -> dict[int, int]:
     """The place of the instruction that fills each slot of a masked value."""
     return {
-        one.outs[0]: place
-        for place, one in enumerate(program.instructions)
-        if one.code is ShareCode.MASK
+        one.out.index: place
+        for place, one in enumerate(program.actions)
+        if one.op == ShareCode.MASK
     }

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from syft.crypto.programs.share_flow import writes_in_place, written_inputs
+from syft.crypto.programs.share_flow import places_of_writes, written_inputs
 from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import ObjectNotReady, RemoteFailure, SessionEnded, SharedOperationFailed
 from syft.tensors.shared.instruction_list import ProgramInput
@@ -47,7 +47,8 @@ class SentProgram:
     def fresh(self) -> list[tuple[int, ProgramInput]]:
         """The results that are shares which came with the program: their ids, and the shares.
 
-        >>> SentProgram(ShareProgram(1, (), (0,)), [77], [5]).fresh
+        >>> from syft.program.program import Slot
+        >>> SentProgram(ShareProgram(1, (), (Slot(0),)), [77], [5]).fresh
         [(5, 77)]
         """
         count = self.program.inputs
@@ -95,10 +96,11 @@ class SentPrograms:
 def overwrites(program: ShareProgram, inputs: Sequence[ProgramInput]) -> bool:
     """Whether a program writes in place to what the parties have stored.
 
-    >>> overwrites(ShareProgram(1, (), (0,)), [77])
+    >>> from syft.program.program import Slot
+    >>> overwrites(ShareProgram(1, (), (Slot(0),)), [77])
     False
     """
-    if not any(map(writes_in_place, program.instructions)):
+    if not places_of_writes(program):
         return False
     return any(isinstance(inputs[place], int) for place in written_inputs(program))
 

@@ -91,7 +91,7 @@ class SessionClient(SessionRecording):
         program, results = recorded.program(opening)
         used = self._used.intersection(one for one in recorded.inputs if type(one) is int)
         try:
-            if program.instructions or results:
+            if program.actions or results:
                 self._send(program, recorded.inputs, results)
         finally:
             self._used -= used

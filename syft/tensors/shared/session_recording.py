@@ -20,6 +20,7 @@ from syft.crypto.mask_stream import MaskStream, fresh_key
 from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_program import ShareCode
 from syft.exceptions import SessionEnded, UnsupportedOperation
+from syft.program.program import Slot
 from syft.tensors.shared.cells import Cell, Geometry, MaskedCell, Memory, SharedObject, dense
 from syft.tensors.shared.instruction_list import FreshShares, InstructionList
 from syft.tensors.shared.lost_results import LostResults
@@ -133,25 +134,25 @@ class SessionRecording(abc.ABC):
     def public(self, values: torch.Tensor) -> Cell:
         """A tensor that everybody may see, as shares: party 0 has it."""
         self.make_room()
-        plain = self.public_tensor(values.to(torch.int64))
+        plain = values.detach().to(torch.int64, copy=True, memory_format=torch.contiguous_format)
         if plain.numel() > 1 and bool((plain == plain.view(-1)[0]).all()):
             cell = self._repeated(plain)
         else:
-            cell = self.made_by(ShareCode.PUBLIC, (plain,), plain.shape, plain.device)
+            args = (self._list.public(plain),)
+            cell = self.made_by(ShareCode.PUBLIC, args, plain.shape, plain.device)
         cell.plain = plain
         return cell
 
     def _repeated(self, values: torch.Tensor) -> Cell:
         """A tensor of one number: the number is sent, and repeated by the parties."""
-        number = values.view(-1)[0].clone()
+        number = self._list.public(values.view(-1)[0].clone())
         one = self.slot(self.made_by(ShareCode.PUBLIC, (number,), (), values.device))
         args = (number_of(torch.ops.aten.repeat.default), (one, tuple(values.shape)), ())
         return self.made_by(ShareCode.LOCAL, args, values.shape, values.device)
 
-    def public_tensor(self, values: torch.Tensor) -> torch.Tensor:
-        """A copy of a tensor that an instruction holds until it is sent."""
-        self._list.nbytes += values.nbytes
-        return values.detach().clone(memory_format=torch.contiguous_format)
+    def public_tensor(self, values: torch.Tensor) -> Slot:
+        """The slot of a copy of a tensor that everybody may see."""
+        return self._list.public(values.detach().clone(memory_format=torch.contiguous_format))
 
     def masked(self, cell: Cell) -> MaskedCell:
         """What was opened of a tensor under a mask: once, while it is not written to."""

@@ -346,6 +346,6 @@ class WorkerLines(PartyLines):
 
 def _revealed(program: ShareProgram) -> Iterator[tuple[int, int]]:
     """The slots that a program reveals, with the rank of the party that gets each."""
-    for one in program.instructions:
-        if one.code is ShareCode.REVEAL:
-            yield one.outs[0], one.args[1]
+    for one in program.actions:
+        if one.op == ShareCode.REVEAL:
+            yield one.out.index, one.args[1]

@@ -65,7 +65,7 @@ _MOST: Final = 1 << 16
 _MOST_NOTED: Final = 1 << 12
 """The most operations, and drops, that are kept until somebody asks about a result."""
 
-_GONE: Final = -1
+GONE: Final = -1
 """Stands for an operation where ids of objects that are gone are noted."""
 
 Noted = tuple[int, Any, dict[str, Any] | None, int, Returns | None, Hashable]
@@ -239,7 +239,7 @@ class Facts:
     def drop(self, ids: Iterable[int]) -> None:
         """Note that objects are gone."""
         if self.noted:
-            self.noted.append((_GONE, ids, None, 0, None, None))
+            self.noted.append((GONE, ids, None, 0, None, None))
         for id in ids:
             self._sent.pop(id, None)
             self._keys.pop(id, None)
@@ -267,7 +267,7 @@ class Facts:
         """Give keys to the results of what was noted."""
         noted, self.noted = self.noted, deque(maxlen=_MOST_NOTED)
         for op, args, kwargs, out, expected, autocast in noted:
-            if op == _GONE:
+            if op == GONE:
                 self.drop(args)
             elif op in LIKE_FIRST:
                 self._note_like(op, args, out)

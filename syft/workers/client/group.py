@@ -32,7 +32,7 @@ from syft.notebook_html import counted, line
 from syft.ops.nested import replace
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import BY_NAME
-from syft.program.program import Action, Mode, Program, Slot
+from syft.program.program import Action, Mode, Program, Slot, numbered
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
 from syft.workers.client.facts import Facts
@@ -126,7 +126,7 @@ class Batch:
         self.links: list[weakref.ref[Any]] = []
         self.made = 0
         self.steps: list[bytes] = []
-        self.actions: list[tuple[int, Operands, dict[str, Any], Any, Mode | None]] = []
+        self.actions: list[Action] = []
         self.lines: list[Place] = []
         """Where in the user's program each action was asked for; that does not travel."""
 
@@ -157,7 +157,7 @@ class Batch:
         self.steps.append(_encode((op, packed, flags, present, contained)))
         slots = tuple(self._result() if here else None for here in present)
         out = (slots if contained else slots[0]) if slots else None
-        self.actions.append((op, args, kwargs, out, mode))
+        self.actions.append(Action(op, args, kwargs, out, mode))
         self.lines.append(where)
 
     def _result(self) -> Slot:
@@ -185,20 +185,9 @@ class Batch:
     def program(self, wanted: list[bool]) -> Group:
         """What the batch is, with only the wanted results."""
         given = len(self.inputs)
-
-        def numbered(leaf: Any) -> Any:
-            if type(leaf) is Slot and leaf.index >= _RESULT:
-                return Slot(leaf.index - _RESULT + given)
-            return leaf
-
-        actions = tuple(
-            Action(
-                op, replace(args, numbered), replace(kwargs, numbered), replace(out, numbered), mode
-            )
-            for op, args, kwargs, out, mode in self.actions
-        )
+        actions, moved = numbered(range(given), self.actions, {})
         outputs = tuple(
-            numbered(slot) if want else None
+            moved[slot.index] if want else None
             for slot, want in zip(self.results, wanted, strict=True)
         )
         return Group(tuple(map(InputKind, self.kinds)), Program(given, actions, outputs))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import float32, get_default_dtype, is_grad_enabled
@@ -120,6 +120,15 @@ class OperationSender(RequestSender):
             if answer.done == seq:
                 return STORED
             return self._received(seq, frame, answer, answered, drop, None, made)
+
+    def exchanged(self, seq: int, header: bytes, drop: tuple[int, ...], out: int) -> Any:
+        """What :meth:`command` returns of a command that makes one tensor and is written already,
+        to a worker that answers within the call."""
+        frame = Frame(header, [])
+        answer = cast(Callable[[Frame], Frame], self._exchange)(frame)
+        if answer.done == seq:
+            return STORED
+        return self._received(seq, frame, answer, False, drop, None, (out,))
 
     def results(self, value: Any, out: int, expected: Returns | None, fresh: bool = False) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.

@@ -210,7 +210,7 @@ def actions_inside(operands: Any) -> Iterator[Action]:
     []
     """
     for part in leaves(operands):
-        if isinstance(part, Program):
+        if type(part) is Program:
             for action in part.actions:
                 yield action
                 yield from actions_inside((action.args, action.kwargs))

@@ -86,15 +86,15 @@ _CASTING = ("cpu", "cuda", DEFAULT_DTYPE)
 _MAX_ID = 2**63 - 1
 _IDS, _NOT_EXPECTED = range(1, 2**63), range(_EXPECTED)
 _UNCOMMON = UNINITIALIZED | MUTATES_OTHERS | ALTERS | GRADIENT
-_MAKING_SIZES = {
+MAKING_SIZES = {
     op: function
     for op, function in enumerate(RUNNABLE)
     if function and FLAGS[op] & _ONE and not FLAGS[op] & (_UNCOMMON | INPLACE)
 }
 """The operations that only make a tensor, by number."""
-_MAKING = {op: function for op, function in _MAKING_SIZES.items() if FLAGS[op] & BOUNDED}
+MAKING = {op: function for op, function in MAKING_SIZES.items() if FLAGS[op] & BOUNDED}
 """Those of them that make nothing large of small tensors."""
-_INDEXING = ops_where("index", "1:index") & _MAKING_SIZES.keys()
+INDEXING = ops_where("index", "1:index") & MAKING_SIZES.keys()
 """Those of them that pick a part of their first argument if the second is one number."""
 _ASKING = {
     op: function
@@ -255,7 +255,7 @@ def _ids_if_flat(operands: Iterable[Any]) -> list[int]:
 
 def _only_makes(command: Command) -> bool:
     """Whether it is certain that a command writes to none of its arguments."""
-    if command.op not in _MAKING or (command.kwargs and not _WRITTEN.isdisjoint(command.kwargs)):
+    if command.op not in MAKING or (command.kwargs and not _WRITTEN.isdisjoint(command.kwargs)):
         return False
     return not FLAGS[command.op] & INPLACE_OPTION or len(command.args) == 1
 
@@ -269,10 +269,10 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
     """
     charges = store.charges
     look = charges.flags
-    function = _MAKING.get(command.op)
+    function = MAKING.get(command.op)
     if function is None:
-        function = _MAKING_SIZES.get(command.op)
-        look |= 0 if command.op in _INDEXING and _picks(command.args) else LOOK
+        function = MAKING_SIZES.get(command.op)
+        look |= 0 if command.op in INDEXING and _picks(command.args) else LOOK
     flags = _EXPECTED_IN_GRAD_MODE if is_grad_enabled() else _EXPECTED
     if function is None or command.flags != flags or command.autocast:
         return False
@@ -298,7 +298,7 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
         or guarded
         and LABEL in result.__dict__  # of a private size: how large it is may not decide
     ):
-        _accept(store, command, result)  # may raise
+        accept(store, command.op, flags, out, result)  # may raise
     objects[out] = result
     if store.tags.watched:
         store.tags.note(out)
@@ -334,11 +334,11 @@ def _make_looking(
     return _UNCOMMON_ONE if result is NOTHING else result
 
 
-def _accept(store: ObjectStore, command: Command, result: Any) -> None:
+def accept(store: ObjectStore, op: int, flags: int, out: int, result: Any) -> None:
     """Charge the caller for a result; raises if it is not one tensor, or too large."""
     if not isinstance(result, torch.Tensor):
-        _tensors_expected(store.worker, command, result)  # raises
-    store.charges.charge_one(command.out, result)
+        _tensors_expected(store.worker, op, flags, result)  # raises
+    store.charges.charge_one(out, result)
 
 
 def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
@@ -469,7 +469,7 @@ def _reply(call: Call, command: Command, result: Any, told: Callable[[Guard], bo
         if type(result) in _BARE:
             return call.tell(result, told)
         return call.tell(pack(_stored_parts(call, result, out), Packer()), told)
-    found = dict(enumerate(_tensors_expected(core.name, command, result), out))
+    found = dict(enumerate(_tensors_expected(core.name, command.op, command.flags, result), out))
     store.put_all(found)
     call.note_made(found)
     return Done(command.seq)
@@ -513,17 +513,17 @@ def _ids_of_results(command: Command) -> range:
     return range(command.out, command.out + count)
 
 
-def _tensors_expected(worker: str, command: Command, result: Any) -> list[torch.Tensor]:
+def _tensors_expected(worker: str, op: int, flags: int, result: Any) -> list[torch.Tensor]:
     """The tensors in a result, which are as many as the caller expects, besides None, and in a
     container if it expects one."""
     contained = isinstance(result, tuple | list)
     items = result if contained else (result,)
     tensors = [item for item in items if isinstance(item, torch.Tensor)]
-    count, in_container = command.flags >> COUNT_SHIFT, bool(command.flags & IN_CONTAINER)
+    count, in_container = flags >> COUNT_SHIFT, bool(flags & IN_CONTAINER)
     strange = any(not isinstance(item, torch.Tensor | None) for item in items)
     if strange or len(tensors) != count or contained is not in_container:
         got = counted(len(tensors), contained) + (" and other values" if strange else "")
-        raise ResultMismatch(NAMES[command.op], worker, counted(count, in_container), got)
+        raise ResultMismatch(NAMES[op], worker, counted(count, in_container), got)
     return tensors
 
 

@@ -18,14 +18,15 @@ import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.programs.beaver_products import MaskedValue
-from syft.crypto.programs.program_digest import digest_of
 from syft.crypto.programs.share_dealing import deals_of
-from syft.crypto.programs.share_flow import operands_of, writes_in_place, written_inputs
-from syft.crypto.programs.share_gates import is_corrected
+from syft.crypto.programs.share_flow import places_of_writes, writes_in_place, written_inputs
 from syft.crypto.programs.share_lint import lint
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, outs_of
 from syft.crypto.programs.share_running import JoinedRound, PartyContext, RoundOfShares, run_program
 from syft.exceptions import MalformedMessage
+from syft.program.codec import digest_of
+from syft.program.flow import reads_in
+from syft.program.program import Action
 from syft.workers.core.sent_labels import guard_from_fields
 from syft.workers.core.shares import (
     Confined,
@@ -59,9 +60,9 @@ class SlotGuards:
 
     ``memory`` names the memory of each input: views of one tensor share it.
 
-    >>> from syft.crypto.programs.share_program import ShareSlot
-    >>> reveal = Instruction(ShareCode.REVEAL, (ShareSlot(0), 1), (1,))
-    >>> guards = SlotGuards(ShareProgram(1, (reveal,), (1,)), [Guard(frozenset({"ann"}))])
+    >>> from syft.program.program import Slot
+    >>> reveal = Action(ShareCode.REVEAL, (Slot(0), 1), {}, Slot(1))
+    >>> guards = SlotGuards(ShareProgram(1, (reveal,), (Slot(1),)), [Guard(frozenset({"ann"}))])
     >>> guards.of(1).users
     frozenset({'ann'})
     """
@@ -82,21 +83,21 @@ class SlotGuards:
             for slot, key in enumerate(memory):
                 self._memory[slot] = same.setdefault(key, set())
                 self._memory[slot].add(slot)
-            for step in program.instructions:
-                self._pass_on(step)
+            for step, operands in zip(program.actions, reads_in(program), strict=True):
+                self._pass_on(step, operands)
 
     def of(self, slot: int) -> Guard | None:
         """The guard of a slot."""
         return self._guards.get(slot)
 
-    def _pass_on(self, step: Instruction) -> None:
-        operands = operands_of(step)
+    def _pass_on(self, step: Action, operands: Sequence[int]) -> None:
         guard: Guard | None = None
         for slot in operands:
             guard = meet_guards(guard, self._guards.get(slot))
-        touched = set(step.outs)
-        if step.code is ShareCode.LOCAL:
-            touched |= self._joined_memory((*operands, *step.outs), writes_in_place(step))
+        outs = outs_of(step)
+        touched = set(outs)
+        if step.op == ShareCode.LOCAL:
+            touched |= self._joined_memory((*operands, *outs), writes_in_place(step))
         for slot in touched:
             self._guards[slot] = meet_guards(self._guards.get(slot), guard)
         if writes_in_place(step):
@@ -135,7 +136,7 @@ def agreement(
     keeps the labels that follow from its own, so all of them must compute the same, on inputs that
     are equally private.  A share may be at every party, whether its holder named that one or not.
 
-    >>> agreement(ShareProgram(1, (), (0,)), 1, ("alice", "bob", "carol"), [None]) is None
+    >>> agreement(ShareProgram(1, (), ()), 1, ("alice", "bob", "carol"), [None]) is None
     True
     """
     if dealer is None and all(guard is None for guard in inputs):
@@ -170,7 +171,7 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
     if not isinstance(program, ShareProgram):
         raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
     lint(program, len(here.names))
-    corrected = [n for n, step in enumerate(program.instructions) if is_corrected(step)]
+    corrected = [place for place, _, _ in deals_of(program)]
     check_part(seat, here, not isinstance(counter, MaterialAhead), bool(corrected))
     number, ahead = _taken(here, counter, program)
     if here.deals and ahead is None:
@@ -248,7 +249,7 @@ def _overwritten(
 
     Shares that have come with it are not kept if it fails.
     """
-    if not any(map(writes_in_place, program.instructions)):
+    if not places_of_writes(program):
         return []
     places = written_inputs(program)
     written = [values[place] for place in places if isinstance(inputs[place], StoredShare)]
@@ -315,9 +316,9 @@ def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> Non
 
     Before the first round: nothing has left then.
     """
-    for step in program.instructions:
-        if step.code is ShareCode.REVEAL and step.args[1] != seat.rank:
-            guard, name = guards.of(step.outs[0]), seat.names[step.args[1]]
+    for step in program.actions:
+        if step.op == ShareCode.REVEAL and step.args[1] != seat.rank:
+            guard, name = guards.of(step.out.index), seat.names[step.args[1]]
             seat.call.check_leaves(guard, "reveal", only=name)
 
 
@@ -326,7 +327,7 @@ def _stored(
 ) -> list[Any]:
     """The objects to be stored, with their guards; without what is revealed to others."""
     revealed = {
-        step.outs[0]: step.args[1] for step in program.instructions if step.code is ShareCode.REVEAL
+        step.out.index: step.args[1] for step in program.actions if step.op == ShareCode.REVEAL
     }
     stored: list[Any] = []
     for slot in program.results:

@@ -90,7 +90,7 @@ def program_in(message: Start, frame: Frame, provided: bool = True) -> TracedPro
         for one in costs_of_operations(program)
     ]
     return TracedProgram(
-        len(program.instructions),
+        len(program.actions),
         found.rounds,
         found.opened * others,
         found.dealt,

@@ -153,7 +153,7 @@ def _unpack(operand: Any, unpacker: Unpacker) -> Group:
     expect_fields(operand, 2)
     kinds = unpack_kinds(operand[1], unpacker.limits)
     program = unpack_at(operand[2], unpacker, ".program")
-    if not isinstance(program, Program):
+    if type(program) is not Program:
         raise malformed("a program", operand[2], ".program")
     if program.constants:
         got = f"{len(program.constants)} constants"

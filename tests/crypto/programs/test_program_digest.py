@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import torch
 
-from syft.crypto.programs.program_digest import digest_of
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.program.codec import digest_of
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.program.program import Slot
+from tests.crypto.ring_programs import instruction, program_of
 
 
-def public(tensor: torch.Tensor, out: int = 0) -> ShareProgram:
-    return ShareProgram(0, (Instruction(ShareCode.PUBLIC, (tensor,), (out,)),), (out,))
+def public(tensor: torch.Tensor, results: int = 1) -> ShareProgram:
+    return program_of(0, (instruction(ShareCode.PUBLIC, (tensor,), (0,)),), (0,) * results)
 
 
 def test_programs_that_differ_have_other_digests() -> None:
-    mask = Instruction(ShareCode.MASK, (ShareSlot(0), (2,)), (1,))
+    mask = instruction(ShareCode.MASK, (Slot(0), (2,)), (1,))
     programs = [
-        ShareProgram(1, (), (0,)),
-        ShareProgram(2, (), (0,)),
-        ShareProgram(1, (), ()),
-        ShareProgram(1, (mask,), (1,)),
-        ShareProgram(1, (mask,), (0,)),
-        ShareProgram(1, (Instruction(ShareCode.ZERO, mask.args, (1,)),), (1,)),
-        ShareProgram(1, (Instruction(ShareCode.MASK, (ShareSlot(0), (3,)), (1,)),), (1,)),
+        program_of(1, (), (0,)),
+        program_of(2, (), (0,)),
+        program_of(1, (), ()),
+        program_of(1, (mask,), (1,)),
+        program_of(1, (mask,), (0,)),
+        program_of(1, (instruction(ShareCode.ZERO, mask.args, (1,)),), (1,)),
+        program_of(1, (instruction(ShareCode.MASK, (Slot(0), (3,)), (1,)),), (1,)),
         public(torch.tensor([1, 2])),
         public(torch.tensor([1, 3])),
         public(torch.tensor([[1, 2]])),
-        public(torch.tensor([1, 2]), 1),
+        public(torch.tensor([1, 2]), 0),
     ]
     digests = {digest_of(program, about) for program in programs for about in ((), (1,), ("1",))}
     assert len(digests) == 3 * len(programs)

@@ -8,11 +8,12 @@ import torch
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_cost import cost
 from syft.crypto.programs.share_joining import joined
-from syft.crypto.programs.share_program import ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.program.program import Slot
 from tests.crypto.program_runs import Recorded, run_all
 
 aten = torch.ops.aten
-S = ShareSlot
+S = Slot
 
 
 def check(program: ShareProgram, *shapes: tuple[int, ...], parties: int = 3) -> None:

@@ -6,11 +6,12 @@ import torch
 
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_flow import origins, segments_of, written_inputs
-from syft.crypto.programs.share_program import ShareProgram, ShareSlot
+from syft.program.program import Slot
 from tests.crypto.program_runs import Recorded
+from tests.crypto.ring_programs import as_written, program_of
 
 aten = torch.ops.aten
-S = ShareSlot
+S = Slot
 
 
 def test_results_come_from_all_that_they_were_computed_from():
@@ -21,7 +22,8 @@ def test_results_come_from_all_that_they_were_computed_from():
     joint = made.local(aten.cat.default, (S(summed), S(2)))
     value, sign = made.positive(2)
     shown = made.reveal(sign, 0)
-    found = origins(made.program(product, public, summed, joint, value, shown))
+    program = made.program(product, public, summed, joint, value, shown)
+    found = {as_written(program, slot): inputs for slot, inputs in origins(program).items()}
     assert found == {
         **{0: {0}, 1: {1}, 2: {2}, product: {0, 1}, public: set(), summed: {0, 1}},
         **{joint: {0, 1, 2}, value: {2}, shown: {2}},
@@ -58,4 +60,4 @@ def test_segments_end_at_what_writes():
     made.write(aten.zero_.default, S(1))
     made.divide(0, 1)
     assert [list(part) for part in segments_of(made.program())] == [[0], [1], [2]]
-    assert list(segments_of(ShareProgram(0, (), ()))) == []
+    assert list(segments_of(program_of(0, (), ()))) == []

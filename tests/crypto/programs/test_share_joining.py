@@ -7,11 +7,13 @@ import torch
 
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_joining import ADD, joined
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, outs_of
+from syft.program.program import Slot
 from tests.crypto.program_runs import Recorded, run_all
+from tests.crypto.ring_programs import as_written, instruction, program_of
 
 aten = torch.ops.aten
-S = ShareSlot
+S = Slot
 TURNED = Kernel(KernelCode.MATMUL, (False, True))
 
 
@@ -32,8 +34,8 @@ def layer(made: Recorded, moved: bool, biased: bool) -> tuple[int, int]:
 
 def sums_in(program: ShareProgram) -> set[int]:
     """The slots of sums, as if all were stated to be on the grid of products."""
-    adds = [one for one in program.instructions if one.args[0] == ADD]
-    return {slot for one in adds for slot in one.outs}
+    adds = [one for one in program.actions if one.args[0] == ADD]
+    return {slot for one in adds for slot in outs_of(one)}
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -127,12 +129,13 @@ def test_every_factor_joins_a_relu_alone(factor):
     assert codes(joined(program)) == [ShareCode.POSITIVE]
     x = torch.tensor([(1 << 62) - 1, -(1 << 62), 12])
     apart, together = (run_all(one, [x], 3) for one in (program, joined(program)))
-    off = apart.secret(program.results[0]) - together.secret(program.results[0])
+    (out,) = (as_written(program, slot) for slot in program.results)
+    off = apart.secret(out) - together.secret(out)
     assert off.abs().max() <= 1 and (apart.rounds, together.rounds) == (5, 4)
 
 
 def codes(program: ShareProgram) -> list[ShareCode]:
-    return [one.code for one in program.instructions]
+    return [one.op for one in program.actions]
 
 
 def test_what_nobody_uses_is_left_out_and_masks_keep_their_products():
@@ -151,15 +154,15 @@ def test_what_nobody_uses_is_left_out_and_masks_keep_their_products():
     assert codes(shorter) == [
         *(ShareCode.MASK, ShareCode.MASK, ShareCode.PRODUCT, ShareCode.LOCAL, ShareCode.REVEAL)
     ]
-    assert shorter.instructions[2].args[4:8:2] == ((0, 0), (0, 1))
+    assert shorter.actions[2].args[4:8:2] == ((0, 0), (0, 1))
     x, y = whole(2), whole(2)
     assert torch.equal(run_all(shorter, [x, y]).secret(product), x * y)
 
 
 def test_masks_of_programs_before_keep_their_names():
     args = (1, (), S(0), S(1), (7, 3), (2,), (9, 0), (2,), (2,))
-    one = Instruction(ShareCode.PRODUCT, args, (2,))
-    assert joined(ShareProgram(2, (one,), (2,))).instructions == (one,)
+    one = instruction(ShareCode.PRODUCT, args, (2,))
+    assert joined(program_of(2, (one,), (2,))).actions == (one,)
 
 
 def used_twice(made: Recorded) -> tuple[int, ...]:

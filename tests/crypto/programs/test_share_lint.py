@@ -13,12 +13,14 @@ from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_lint import lint, lint_deals
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.program.program import Action, Slot
 from syft.exceptions import EncodingError, MaterialError, ProgramError
 from tests.crypto.program_runs import Recorded, run_all
+from tests.crypto.ring_programs import instruction, program_of
 
 aten = torch.ops.aten
-S = ShareSlot
+S = Slot
 MULTIPLY = Kernel(KernelCode.MULTIPLY)
 NEG, SPLIT = number_of(aten.neg.default), number_of(aten.split.Tensor)
 TAKE, ZERO_ = number_of(aten.take.default), number_of(aten.zero_.default)
@@ -45,12 +47,12 @@ SAMPLE = sample()
 
 def test_the_sample_is_well_formed_and_uses_every_instruction():
     lint(SAMPLE, 2)
-    assert {one.code for one in SAMPLE.instructions} == set(ShareCode)
+    assert {one.op for one in SAMPLE.actions} == set(ShareCode)
     assert len(run_all(SAMPLE, [torch.arange(6).view(2, 3), torch.arange(3)]).results) == 2
 
 
 def one(code: Any, args: Any, outs: Any = (1,)) -> ShareProgram:
-    return ShareProgram(1, (Instruction(code, args, outs),), ())
+    return program_of(1, (instruction(code, args, outs),), ())
 
 
 def product(**changed: Any) -> ShareProgram:
@@ -59,18 +61,20 @@ def product(**changed: Any) -> ShareProgram:
         **{"code": 1, "settings": (), "x": S(1), "y": S(1), "x_mask": (0, 0), "x_shape": (2,)},
         **{"y_mask": (0, 0), "y_shape": (2,), "shape": (2,)},
     }
-    mask = Instruction(ShareCode.MASK, (S(0), (2,)), (1,))
+    mask = instruction(ShareCode.MASK, (S(0), (2,)), (1,))
     args = tuple({**fields, **changed}.values())
-    return ShareProgram(1, (mask, Instruction(ShareCode.PRODUCT, args, (2,))), (2,))
+    return program_of(1, (mask, instruction(ShareCode.PRODUCT, args, (2,))), (2,))
 
 
 WRONG = {
-    "inputs below zero": ShareProgram(-1, (), ()),
-    "too many inputs": ShareProgram(1 << 20, (), ()),
-    "too many instructions": ShareProgram(0, SAMPLE.instructions * 2000, ()),
-    "a result without a value": ShareProgram(1, (), (1,)),
-    "a result twice": ShareProgram(1, (), (0, 0)),
-    "no code": one(2, (torch.arange(2),)),
+    "inputs below zero": program_of(-1, (), ()),
+    "too many inputs": program_of(1 << 20, (), ()),
+    "too many instructions": program_of(0, (instruction(ShareCode.LOCAL, (), ()),) * 20000, ()),
+    "a result without a value": program_of(1, (), (1,)),
+    "a result twice": program_of(1, (), (0, 0)),
+    "no code": one(2.0, (torch.arange(2),)),
+    "a code that is a bool": one(True, (NEG, (S(0),), ())),
+    "an unknown code": one(99, (S(0),)),
     "no tuple": one(ShareCode.MASK, [S(0), (2,)]),
     "an operand before its value": one(ShareCode.MASK, (S(5), (2,))),
     "its own result": one(ShareCode.MASK, (S(1), (2,))),
@@ -145,19 +149,19 @@ def test_programs_that_are_not_well_formed_are_refused(name):
 
 
 def test_what_is_masked_or_revealed_is_no_share():
-    mask = Instruction(ShareCode.MASK, (S(0), (2,)), (1,))
-    reveal = Instruction(ShareCode.REVEAL, (S(0), 0), (2,))
+    mask = instruction(ShareCode.MASK, (S(0), (2,)), (1,))
+    reveal = instruction(ShareCode.REVEAL, (S(0), 0), (2,))
     for slot, kind in ((1, "masked"), (2, "plain")):
-        negate = Instruction(ShareCode.LOCAL, (NEG, (S(slot),), ()), (3,))
-        with pytest.raises(ProgramError, match=f"instruction 2: slot {slot} holds {kind}"):
-            lint(ShareProgram(1, (mask, reveal, negate), ()), 2)
+        negate = instruction(ShareCode.LOCAL, (NEG, (S(slot),), ()), (3,))
+        with pytest.raises(ProgramError, match=f"action 2, LOCAL: slot {slot} holds {kind}"):
+            lint(program_of(1, (mask, reveal, negate), ()), 2)
 
 
 def test_a_product_is_of_masked_values():
-    divide = Instruction(ShareCode.DIVIDE, (S(0), 3, (2,)), (1,))
+    divide = instruction(ShareCode.DIVIDE, (S(0), 3, (2,)), (1,))
     args = (1, (), S(1), S(1), (3, 0), (2,), (3, 0), (2,), (2,))
     with pytest.raises(ProgramError, match="slot 1 holds share, not a masked"):
-        lint(ShareProgram(1, (divide, Instruction(ShareCode.PRODUCT, args, (2,))), ()), 2)
+        lint(program_of(1, (divide, instruction(ShareCode.PRODUCT, args, (2,))), ()), 2)
 
 
 def test_masks_of_inputs_belong_to_programs_before():
@@ -172,14 +176,14 @@ def test_masks_of_inputs_belong_to_programs_before():
 atoms = st.one_of(
     st.integers(-2, 20),
     st.sampled_from([True, None, 1.5, "x", 1 << 70, torch.arange(2), torch.ones(2)]),
-    st.builds(ShareSlot, st.integers(-1, 16)),
+    st.builds(Slot, st.integers(-1, 20)),
 )
 anything = st.recursive(atoms, lambda inner: st.lists(inner, max_size=4).map(tuple), max_leaves=6)
 
 
 @st.composite
 def changed_programs(draw: Any) -> ShareProgram:
-    steps = list(SAMPLE.instructions)
+    steps = list(SAMPLE.actions)
     place = draw(st.integers(0, len(steps) - 1))
     step = steps[place]
     kind = draw(st.sampled_from(["argument", "code", "outs", "swap", "drop", "inner"]))
@@ -192,18 +196,18 @@ def changed_programs(draw: Any) -> ShareProgram:
             args[at] = tuple(inner)
         else:
             args[at] = draw(anything)
-        steps[place] = Instruction(step.code, tuple(args), step.outs)
+        steps[place] = Action(step.op, tuple(args), {}, step.out)
     elif kind == "code":
-        steps[place] = Instruction(draw(st.sampled_from(ShareCode)), step.args, step.outs)
+        steps[place] = Action(draw(st.sampled_from(ShareCode)), step.args, {}, step.out)
     elif kind == "outs":
         outs = draw(st.lists(st.integers(-1, 20), max_size=3).map(tuple))
-        steps[place] = Instruction(step.code, step.args, outs)
+        steps[place] = instruction(step.op, step.args, outs)
     elif kind == "swap":
         other = draw(st.integers(0, len(steps) - 1))
         steps[place], steps[other] = steps[other], steps[place]
     else:
         del steps[place]
-    return ShareProgram(SAMPLE.inputs, tuple(steps), SAMPLE.results)
+    return ShareProgram(SAMPLE.inputs, tuple(steps), SAMPLE.outputs, constants=SAMPLE.constants)
 
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])

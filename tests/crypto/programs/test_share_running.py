@@ -8,22 +8,18 @@ import torch
 from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_cost import cost
-from syft.crypto.programs.share_program import (
-    Instruction,
-    ShareCode,
-    ShareProgram,
-    ShareSlot,
-    stream_of_mask,
-)
+from syft.crypto.programs.share_program import ShareCode, ShareProgram, outs_of, stream_of_mask
+from syft.program.program import Slot
 from syft.crypto.programs.share_running import JoinedRound, PartyContext, run_program
 from syft.exceptions import MaterialError, ProgramError
 from tests.conftest import DEVICES
 from tests.crypto.parties import KEYS, shared, zeros_of
 from tests.crypto.program_runs import Recorded, run_all, unmasked
+from tests.crypto.ring_programs import instruction, program_of
 
 aten = torch.ops.aten
 MULTIPLY, MATMUL = Kernel(KernelCode.MULTIPLY), Kernel(KernelCode.MATMUL)
-S = ShareSlot
+S = Slot
 CONTEXT = PartyContext(0, 2, KEYS[0], zeros_of(0, 2), 1)
 
 
@@ -239,16 +235,16 @@ def test_fewer_results_than_slots_are_refused():
     made = Recorded((2,))
     made.local(aten.split.Tensor, S(0), 1)
     last = made.instructions.pop()
-    wrong = Instruction(last.code, last.args, (*last.outs, 9))
+    wrong = instruction(last.op, last.args, (*outs_of(last), 3))
     with pytest.raises(ProgramError, match="has 2 results, not 3"):
-        outcome(ShareProgram(1, (wrong,), (9,)), [torch.arange(2)])
+        outcome(program_of(1, (wrong,), (3,)), [torch.arange(2)])
 
 
 def test_a_kernel_whose_result_has_another_shape_is_refused():
     made = Recorded((2, 3), (3, 2))
     out = made.product(MATMUL, made.mask(0), made.mask(1))
     args = (*made.instructions[-1].args[:-1], (2, 3))
-    made.instructions[-1] = Instruction(ShareCode.PRODUCT, args, (out,))
+    made.instructions[-1] = instruction(ShareCode.PRODUCT, args, (out,))
     with pytest.raises(ProgramError, match="is not of"):
         outcome(made.program(out), [whole(2, 3), whole(3, 2)])
 

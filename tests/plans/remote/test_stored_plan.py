@@ -110,6 +110,7 @@ def shortened(field: int) -> Callable[[list[Any]], list[Any]]:
         (without(5), "$"),
         (with_field(1, 5), "$.interface"),
         (with_field(2, 5), "$.program"),
+        (with_field(2, [int(TypeCode.SHARE_PROGRAM), 0, 0, [], [], [2]]), "$.program"),
         (with_field(2, [int(TypeCode.PROGRAM), 0, 0, [], [], None]), "$.program.outputs"),
         (with_field(2, [int(TypeCode.PROGRAM), 0, 0, [], [], [2]]), "$.inputs"),
         (with_field(3, 5), "$.state"),

@@ -18,7 +18,8 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.programs.share_dealing import deals_of
-from syft.crypto.programs.share_program import ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.program.program import Slot
 from syft.ops.nested import leaves
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -130,7 +131,7 @@ class Session:
 def _outs_at(program: ShareProgram, rank: int, outs: Sequence[int]) -> tuple[int, ...]:
     """The results that a party keeps: those that are revealed to others are not there."""
     revealed = {
-        step.outs[0]: step.args[1] for step in program.instructions if step.code is ShareCode.REVEAL
+        step.out.index: step.args[1] for step in program.actions if step.op == ShareCode.REVEAL
     }
     pairs = zip(program.results, outs, strict=True)
     return tuple(out for slot, out in pairs if revealed.get(slot, rank) == rank)
@@ -148,7 +149,7 @@ def product(made: Recorded) -> list[int]:
 def matrices(made: Recorded) -> list[int]:
     """A layer: a matrix product, a bias, and the digits that are dropped."""
     found = made.product(MATMUL, made.mask(0), made.mask(1))
-    added = made.local(aten.add.Tensor, ShareSlot(found), ShareSlot(1))
+    added = made.local(aten.add.Tensor, Slot(found), Slot(1))
     return [made.divide(added, 16), found]
 
 
@@ -156,33 +157,33 @@ def layer(made: Recorded) -> list[int]:
     """A layer of public weights."""
     weight = torch.tensor([[1, -2], [3, 0]])
     found = made.scaled(MATMUL, 0, weight, False)
-    biased = made.local(aten.add.Tensor, ShareSlot(found), ShareSlot(made.public(weight)))
+    biased = made.local(aten.add.Tensor, Slot(found), Slot(made.public(weight)))
     return [found, *made.positive(biased)]
 
 
 def signs(made: Recorded) -> list[int]:
     """Whether the difference of the inputs is negative, or zero."""
-    less = made.local(aten.sub.Tensor, ShareSlot(0), ShareSlot(1))
+    less = made.local(aten.sub.Tensor, Slot(0), Slot(1))
     return [made.compare(code, less) for code in (ShareCode.NEGATIVE, ShareCode.ZERO)]
 
 
 def greatest(made: Recorded) -> list[int]:
     """The larger one of both, by a comparison and a product."""
-    less = made.local(aten.sub.Tensor, ShareSlot(0), ShareSlot(1))
-    return [made.local(aten.add.Tensor, ShareSlot(made.positive(less)[0]), ShareSlot(1))]
+    less = made.local(aten.sub.Tensor, Slot(0), Slot(1))
+    return [made.local(aten.add.Tensor, Slot(made.positive(less)[0]), Slot(1))]
 
 
 def views(made: Recorded) -> list[int]:
     """Parts, sums and what stands beside one another."""
-    row = made.local(aten.select.int, ShareSlot(0), 0, 1)
-    both = made.local(aten.cat.default, (ShareSlot(0), ShareSlot(1)), 0)
-    return [row, made.local(aten.sum.default, ShareSlot(both)), both]
+    row = made.local(aten.select.int, Slot(0), 0, 1)
+    both = made.local(aten.cat.default, (Slot(0), Slot(1)), 0)
+    return [row, made.local(aten.sum.default, Slot(both)), both]
 
 
 def opened(made: Recorded) -> list[int]:
     """A sum that is opened at one party, and a product at the other."""
     found = made.product(MULTIPLY, made.mask(0), made.mask(1))
-    added = made.local(aten.add.Tensor, ShareSlot(0), ShareSlot(1))
+    added = made.local(aten.add.Tensor, Slot(0), Slot(1))
     return [made.reveal(added, 0), made.reveal(found, 1)]
 
 

@@ -18,7 +18,13 @@ from syft.crypto.gates.public_factors import factor_for, products
 from syft.crypto.kernels import Kernel, KernelCode
 from syft.crypto.mask_stream import MaskStream
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, check_local, run_local
-from syft.crypto.programs.share_program import ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import (
+    ShareCode,
+    ShareProgram,
+    opened_constants,
+    outs_of,
+)
+from syft.program.program import Slot
 from syft.tensors.shared.instruction_list import FreshShares
 from syft.tensors.shared.party_lines import PartyLines
 from syft.tensors.shared.sent_programs import SentProgram
@@ -60,12 +66,12 @@ class ClearParties(PartyLines):
         self.programs.append(program)
         self.counters.append(counter)
         slots: dict[int, Any] = dict(enumerate(map(self._input, inputs)))
-        for one in program.instructions:
-            self.counts[one.code.name] += 1
-            if one.code is ShareCode.LOCAL:
+        for one in opened_constants(program):
+            self.counts[one.op.name] += 1
+            if one.op == ShareCode.LOCAL:
                 check_local(*one.args)
-            made = _RUN[one.code](self, _open(one.args, slots))
-            slots.update(zip(one.outs, made if type(made) is tuple else (made,), strict=True))
+            made = _RUN[one.op](self, _open(one.args, slots))
+            slots.update(zip(outs_of(one), made if type(made) is tuple else (made,), strict=True))
         for slot, id in zip(program.results, ids, strict=True):
             assert id not in self.objects
             self.objects[id] = slots[slot]
@@ -117,8 +123,8 @@ class ClearParties(PartyLines):
 
 
 def _open(value: Any, slots: dict[int, Any]) -> Any:
-    if type(value) is ShareSlot:
-        return slots[value.number]
+    if type(value) is Slot:
+        return slots[value.index]
     return tuple(_open(item, slots) for item in value) if type(value) is tuple else value
 
 

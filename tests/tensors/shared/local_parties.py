@@ -12,6 +12,7 @@ from syft.tensors.shared.instruction_list import FreshShares
 from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.shares_ring import SharesRing
 from tests.crypto.program_runs import run_all
+from tests.crypto.ring_programs import as_written
 from tests.tensors.shared.clear_parties import ClearParties
 
 
@@ -29,13 +30,13 @@ class LocalParties(ClearParties):
     ) -> None:
         self.programs.append(program)
         self.counters.append(counter)
-        self.counts.update(one.code.name for one in program.instructions)
+        self.counts.update(one.op.name for one in program.actions)
         given = [self._input(one) for one in inputs]
         run = run_all(program, given, len(self.parties), counter)
         self.rounds.append(run.rounds)
         self.sent.append(run.sent)
         for slot, id in zip(program.results, ids, strict=True):
-            self.objects[id] = [result[slot] for result in run.results]
+            self.objects[id] = [result[as_written(program, slot)] for result in run.results]
 
     def _input(self, value: Any) -> Any:
         if not isinstance(value, FreshShares):

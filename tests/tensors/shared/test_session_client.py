@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import gc
 import re
+from collections import OrderedDict
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from syft.crypto.programs.share_program import ShareCode
+from syft.crypto.programs.share_program import ShareCode, opened_constants
 from syft.exceptions import (
     LocationMismatch,
     SessionEnded,
@@ -19,7 +20,7 @@ from syft.exceptions import (
     WorkerLost,
 )
 from syft.tensors.fixed.precision import fix_precision, float_precision
-from syft.tensors.shared import local_calls, session_recording
+from syft.tensors.shared import instruction_list, local_calls, session_recording
 from syft.tensors.shared.shared_values import get_shared, refresh, share_values, shared_cell
 from tests.tensors.shared.clear_parties import clear_session
 
@@ -124,8 +125,8 @@ def test_a_number_repeated_is_sent_once(session, share):
     value(x + torch.full((100, 100), 7))
     (public,) = [
         one.args[0]
-        for one in session.lines.programs[-1].instructions
-        if one.code is ShareCode.PUBLIC
+        for one in opened_constants(session.lines.programs[-1])
+        if one.op == ShareCode.PUBLIC
     ]
     assert public.numel() == 1
 
@@ -257,11 +258,11 @@ def test_masks_are_named_by_program_and_place(session, share):
     value(x * x)
     value(x * share(integers(5, 7)))
     first, second = session.lines.programs
-    place = [one.code for one in first.instructions].index(ShareCode.MASK)
-    (product,) = [one for one in second.instructions if one.code is ShareCode.PRODUCT]
+    place = [one.op for one in first.actions].index(ShareCode.MASK)
+    (product,) = [one for one in second.actions if one.op == ShareCode.PRODUCT]
     assert product.args[4] == (1, place)
     assert product.args[6][0] == 0
-    assert second.instructions[product.args[6][1]].code is ShareCode.MASK
+    assert second.actions[product.args[6][1]].op == ShareCode.MASK
 
 
 # ----------------------------------------------------------------------------------------- views
@@ -444,7 +445,7 @@ def test_a_revealed_value_is_stored_at_one_party(session, share):
     pointer = session.reveal(shared_cell(x), "bob")
     assert pointer.tolist() == [4, 5]
     ((party, id),) = session.lines.pointers
-    assert party == "bob" and session.lines.programs[-1].instructions[-1].args[1] == 1
+    assert party == "bob" and session.lines.programs[-1].actions[-1].args[1] == 1
     gc.collect()
     assert id in session.lines.objects
 
@@ -475,3 +476,22 @@ def test_division_by_whole_numbers(session, share):
         got = value(session.ring.divide(x, divisor))
         assert (got - integers(1000, -1000, 7) / divisor).abs().max() < 2
     assert value(session.ring.divide(x, 8) * 8)[0] == 1000  # exactly: there is no rest
+
+
+def test_what_a_list_became_serves_the_same_list_again(session, share, monkeypatch):
+    """Also with other public tensors, which are those of now; not with larger ones, which may not
+    be joined as these were."""
+    monkeypatch.setattr(instruction_list, "_FINISHED", OrderedDict())
+    monkeypatch.setattr(instruction_list, "_MOST_KEPT", 2)
+    x = share(integers(1, 2, 3))
+    value(x)  # it is stored from here on
+    instruction_list._FINISHED.clear()
+    for addend, kept in (((4, 5, 6), 1), ((6, 4, 5), 1), ((7, 8, 1 << 40), 2), ((1, 2, 3), 2)):
+        assert (
+            value(x + integers(*addend)).tolist()
+            == (integers(1, 2, 3) + integers(*addend)).tolist()
+        )
+        assert len(instruction_list._FINISHED) == kept
+    first, second = session.lines.programs[-4:-2]
+    assert first.actions is second.actions and first.facts is second.facts
+    assert not any(one.program.constants for one in instruction_list._FINISHED.values())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 
+from collections import OrderedDict
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +15,7 @@ from torch import nn
 import syft as sy
 from syft.callers import place_of_user
 from syft.crypto.programs import share_joining
+from syft.tensors.shared import instruction_list
 from syft.crypto.programs.share_program import DEALT, ShareCode
 from syft.exceptions import PermissionDenied, UnsupportedOperation, WrongResult
 from syft.tensors.fixed import approximations
@@ -184,6 +187,7 @@ def test_a_fault_that_only_a_joined_program_has_is_named(name, parties, monkeypa
     x, b = (share_values(fix_precision(large(size, 2)), session) for size in (5.0, 3e9))
     with sy.verify_shares():
         kept = run(x, b)
+    monkeypatch.setattr(instruction_list, "_FINISHED", OrderedDict())
     monkeypatch.setattr(share_joining._Rewriting, "_fits", lambda *args: True)
     with pytest.raises(WrongResult, match=f"computed in one with .*{before}") as error:
         with sy.verify_shares():
@@ -194,6 +198,7 @@ def test_a_fault_that_only_a_joined_program_has_is_named(name, parties, monkeypa
 def test_a_relu_that_is_divided_wrongly_is_named(monkeypatch):
     session = local_session(2)
     x = share_values(fix_precision(torch.tensor([5.0, -3.0])), session)
+    monkeypatch.setattr(instruction_list, "_FINISHED", OrderedDict())
     monkeypatch.setattr(share_joining, "_divisor_of", lambda factor: 3)
     with pytest.raises(WrongResult, match="aten.relu.default at "), sy.verify_shares():
         kept = F.relu(x * x + 1)  # noqa: F841
@@ -236,7 +241,7 @@ def test_programs_are_those_that_are_sent_without_it():
             get_shared([loss.detach()])
         session.flush()
         dealt = [
-            [one.code for one in program.instructions if one.code in DEALT]
+            [one.op for one in program.actions if one.op in DEALT]
             for program in session.lines.programs[before:]
         ]
         runs.append((dealt[0], session.lines.rounds[before], session.lines.sent[before]))

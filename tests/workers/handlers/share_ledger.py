@@ -26,13 +26,13 @@ from syft.crypto.programs.beaver_products import deal_product
 from syft.crypto.programs.share_gates import GATES
 from syft.crypto.programs.share_program import (
     DEALT,
-    Instruction,
     ShareCode,
     ShareProgram,
-    ShareSlot,
+    opened_constants,
     stream_of,
     stream_of_mask,
 )
+from syft.program.program import Action, Slot
 
 WHOLE = 1 << 64
 
@@ -107,18 +107,18 @@ class KnownDealer(Dealer):
         return KnownDealer(self.keys, name).uniform(shape)
 
 
-def corrections(step: Instruction, name: StreamName, keys: Sequence[bytes]) -> list[Row]:
+def corrections(step: Action, name: StreamName, keys: Sequence[bytes]) -> list[Row]:
     """What the provider sends the last party for an instruction: behind the others' words."""
     dealer = KnownDealer(keys, name)
-    if step.code is ShareCode.PRODUCT:
+    if step.op == ShareCode.PRODUCT:
         code, settings, _, _, x_mask, x_shape, y_mask, y_shape, shape = step.args
         a, b = (
             dealer.again(stream_of_mask(mask, shape, name.counter), shape)
             for mask, shape in ((x_mask, x_shape), (y_mask, y_shape))
         )
         deal_product(dealer, kernel_from(code, settings), a, b, shape)
-    elif step.code in GATES:
-        GATES[step.code].deal(dealer, *step.args[1:])
+    elif step.op in GATES:
+        GATES[step.op].deal(dealer, *step.args[1:])
     return dealer.rows
 
 
@@ -191,29 +191,29 @@ def zero_rows(known: Compared) -> Iterator[Row]:
     yield known.bits([known.x == 0], [20])
 
 
-def _mask(step: Instruction, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
+def _mask(step: Action, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
     yield Row(name, x, np.arange(x.size).reshape(x.shape), "-")
 
 
-def _divide(step: Instruction, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
+def _divide(step: Action, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
     if step.args[1] != 0:
         yield Row(name, x.reshape(-1) + (1 << 62), np.arange(x.size), "+")
 
 
-def _sign(step: Instruction, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
+def _sign(step: Action, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
     known = Compared.of(name, x.reshape(-1), keys)
-    yield from sign_rows(known, step.code is ShareCode.POSITIVE)
+    yield from sign_rows(known, step.op == ShareCode.POSITIVE)
 
 
-def _zero(step: Instruction, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
+def _zero(step: Action, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
     yield from zero_rows(Compared.of(name, x.reshape(-1), keys))
 
 
-def _nothing(step: Instruction, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
+def _nothing(step: Action, x: np.ndarray, name: StreamName, keys: Any) -> Iterator[Row]:
     yield from ()
 
 
-OPENED: dict[ShareCode, Callable[..., Iterator[Row]]] = {
+OPENED: dict[int, Callable[..., Iterator[Row]]] = {
     ShareCode.LOCAL: _nothing,
     ShareCode.PUBLIC: _nothing,
     ShareCode.LINEAR: _nothing,
@@ -242,35 +242,36 @@ def product(x: np.ndarray, r: np.ndarray, factor: Any, offset: int) -> np.ndarra
 
 
 def plain_results(
-    step: Instruction, x: np.ndarray, name: StreamName, keys: Sequence[bytes]
+    step: Action, x: np.ndarray, name: StreamName, keys: Sequence[bytes]
 ) -> tuple[np.ndarray, ...]:
     """What a gate of one operand makes, in the clear."""
     r = Row(name, np.zeros(x.size, np.int64), np.arange(x.size), "+").hidden(keys).reshape(x.shape)
     factor = step.args[1]
-    if step.code is ShareCode.DIVIDE:
+    if step.op == ShareCode.DIVIDE:
         return (x.copy() if factor == 0 else product(x, r, factor, 1 << 62),)
-    if step.code is ShareCode.POSITIVE:
+    if step.op == ShareCode.POSITIVE:
         y = x if factor == 0 else product(x, r, factor, 0)
         return np.where(x >= 0, y, 0), (x >= 0).astype(np.int64)
-    return (((x < 0) if step.code is ShareCode.NEGATIVE else (x == 0)).astype(np.int64),)
+    return (((x < 0) if step.op == ShareCode.NEGATIVE else (x == 0)).astype(np.int64),)
 
 
-def named(step: Instruction, counter: int, place: int) -> StreamName:
+def named(step: Action, counter: int, place: int) -> StreamName:
     """The stream of an instruction, if it has one."""
-    if step.code not in DEALT:
+    if step.op not in DEALT:
         return StreamName(counter, place)
-    public = [value for value in step.args if not isinstance(value, ShareSlot)]
-    return stream_of(step.code, public, counter, place)
+    public = [value for value in step.args if not isinstance(value, Slot)]
+    return stream_of(step.op, public, counter, place)
 
 
 def rows_of_program(
     program: ShareProgram, steps: Sequence[tuple[int, np.ndarray]], counter: int, keys: Any
 ) -> list[Row]:
     """The rows of instructions at these places with these operands."""
+    opened = opened_constants(program)
     return [
         row
         for place, x in steps
-        for row in OPENED[program.instructions[place].code](
-            program.instructions[place], x, named(program.instructions[place], counter, place), keys
+        for row in OPENED[opened[place].op](
+            opened[place], x, named(opened[place], counter, place), keys
         )
     ]

@@ -17,6 +17,7 @@ from syft.exceptions import RemoteFailure
 from syft.ids import new_execution, new_id
 from syft.workers.wire.messages import Fetch
 from syft.workers.wire.references import Reference
+from tests.crypto.ring_programs import program_of
 
 ALIVE: list[Client] = []
 """The clients that a test has made."""
@@ -150,7 +151,7 @@ class Client:
         self, program: ShareProgram, inputs: Sequence[Any], outs: Sequence[Sequence[int]]
     ) -> Sequence[Sequence[int]]:
         """The results of each party, and what it has overwritten if it writes to an input."""
-        writes = any(map(writes_in_place, program.instructions))
+        writes = any(map(writes_in_place, program.actions))
         if not writes or not any(type(inputs[place]) is int for place in written_inputs(program)):
             return outs
         self.overwritten.append(new_id())
@@ -195,7 +196,7 @@ class Client:
 
     def share(self, *values: Any) -> list[int]:
         """Share tensors with shares that this client draws: seeds, and the rest."""
-        program = ShareProgram(len(values), (), tuple(range(len(values))))
+        program = program_of(len(values), (), tuple(range(len(values))))
         return self.run(program, [pieces(value, len(self.parties)) for value in values])
 
     def fetch(

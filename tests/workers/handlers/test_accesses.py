@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from syft.crypto.programs.share_program import ShareProgram
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.workers.handlers import accesses
-from syft.workers.handlers.accesses import command_access, effects_of
+from syft.workers.handlers.accesses import actions_inside, command_access, effects_of
 from syft.workers.wire.messages import Command
 from tests.workers.core.peers import command, ref
 
@@ -140,3 +141,10 @@ def test_what_is_too_large_to_be_followed_counts_as_writing_to_everything(
     monkeypatch.setattr(accesses, "_MOST_FOLLOWED", 1)
     effects = effects_of(read)
     assert effects.writes == {0, 1} and effects.ops == {BY_NAME["torch.add"]}
+
+
+def test_a_program_of_another_vocabulary_has_no_operations_of_torch() -> None:
+    """Its numbers are no places in the op table, and nobody has checked them."""
+    actions = (Action(10**9, (Slot(0),), {}, Slot(1)),)
+    assert [*actions_inside([ShareProgram(1, actions, ())])] == []
+    assert [*actions_inside([Program(1, actions, ())])] == [*actions]

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from syft.codes import CollectiveCode
-from syft.crypto.programs.share_program import ShareProgram
 from syft.exceptions import (
     PermissionDenied,
     ProgramError,
@@ -31,6 +30,7 @@ from tests.workers.core.peers import error_in, put
 from tests.workers.handlers.sharing_client import Client, wait
 from tests.workers.handlers.test_collective import exchange, known, show_twice, start, tell
 from tests.workers.handlers.test_sharing import X, check_idle, relu_program
+from tests.crypto.ring_programs import program_of
 
 UNREACHABLE: list[SyftError] = [
     PermissionDenied("a collective operation", "bob", None, to="alice"),
@@ -90,7 +90,7 @@ def test_a_program_that_fails_before_its_turn_is_passed_over(pair: Client) -> No
         outs: list[Any] = [(new_id(), new_id()), (), ()]
         pending += pair.start(code, pair.everybody, args, outs, execution)
 
-    nothing_there = ShareProgram(1, (), (5,))
+    nothing_there = program_of(1, (), (5,))
 
     def refuse(number: int) -> None:
         wrong = [None, (here, 9, nothing_there, Reference(x)), None]

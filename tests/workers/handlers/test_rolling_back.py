@@ -38,12 +38,13 @@ from tests.workers.handlers.test_sharing import (
     relu_program,
     step,
 )
+from tests.crypto.ring_programs import program_of
 
 pytestmark = pytest.mark.every_shell
 
 aten = torch.ops.aten
-ADD = ShareProgram(2, (local(aten.add_.Tensor, (S(0), S(1)), 2),), ())
-ADD_AND_FAIL = ShareProgram(
+ADD = program_of(2, (local(aten.add_.Tensor, (S(0), S(1)), 2),), ())
+ADD_AND_FAIL = program_of(
     3,
     (
         local(aten.select.int, (S(0), 0, 0), 3),
@@ -115,7 +116,7 @@ def test_what_has_no_room_is_put_back(hook: sy.TorchHook) -> None:
     x, y = pair.share(X, Y)
     wide = (local(aten.repeat.default, (S(0), (5,)), 3),)
     with pytest.raises((SyftError, RemoteFailure), match="bytes"):
-        pair.run(ShareProgram(2, (*ADD.instructions, *wide), (3,)), [x, y])
+        pair.run(program_of(2, (*ADD.actions, *wide), (3,)), [x, y])
     pair.roll_back([[], []])
     assert torch.equal(pair.value(x), X)
     pair.close()

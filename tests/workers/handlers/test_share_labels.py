@@ -23,11 +23,12 @@ from syft.ids import new_id
 from syft.workers.wire.references import Reference
 from tests.workers.handlers.sharing_client import Client, pieces, wait
 from tests.workers.handlers.test_sharing import MULTIPLY, S, X, Y, local, step
+from tests.crypto.ring_programs import program_of
 
 pytestmark = pytest.mark.every_shell
 
 aten = torch.ops.aten
-NEGATED = ShareProgram(1, (local(aten.neg.default, (S(0),), 1),), (1,))
+NEGATED = program_of(1, (local(aten.neg.default, (S(0),), 1),), (1,))
 NAMES = ["alice", "bob"]
 
 
@@ -63,12 +64,12 @@ def tell_each(
 
 def test_a_program_knows_which_inputs_share_memory(pair: Client, secret: int) -> None:
     (x,) = pair.share(torch.stack([X, X]))
-    (row,) = pair.run(ShareProgram(1, (local(aten.select.int, (S(0), 0, 1), 1),), (1,)), [x])
+    (row,) = pair.run(program_of(1, (local(aten.select.int, (S(0), 0, 1), 1),), (1,)), [x])
     steps = (
         local(aten.copy_.default, (S(0), S(1)), 3),
         local(aten.neg.default, (S(2),), 4),
     )
-    (negated,) = pair.run(ShareProgram(3, steps, (4,)), [row, secret, x])
+    (negated,) = pair.run(program_of(3, steps, (4,)), [row, secret, x])
     refused(pair, negated)
     assert torch.equal(pair.value(negated, "ann"), -torch.stack([X, Y]))
 
@@ -80,19 +81,19 @@ def test_a_program_that_waits_reads_labels_when_it_runs(pair: Client, secret: in
         local(aten.copy_.default, (S(0), S(2)), 4),
     )
     written, negated = new_id(), new_id()
-    pending = pair.start_run(ShareProgram(2, steps, (4,)), [x, secret], [[written]] * 2)
+    pending = pair.start_run(program_of(2, steps, (4,)), [x, secret], [[written]] * 2)
     pending += pair.start_run(NEGATED, [x], [[negated]] * 2)
     wait(pending)
     refused(pair, negated)
     assert torch.equal(pair.value(negated, "ann"), -Y.clamp(min=0))
 
 
-REVEAL = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
+REVEAL = program_of(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
 
 
 def test_parties_that_run_other_programs_find_out(pair: Client, secret: int) -> None:
     """Alice sends what hides under a mask; Bob would take it for a share of what he is told."""
-    mask = ShareProgram(1, (step(ShareCode.MASK, (S(0), (5,)), 1),), (1,))
+    mask = program_of(1, (step(ShareCode.MASK, (S(0), (5,)), 1),), (1,))
     own = pieces(torch.zeros(5, dtype=torch.int64), 2)
     with pytest.raises((MalformedMessage, RemoteFailure), match="shares in the shapes"):
         tell_each(pair, [mask, REVEAL], [[Reference(secret)], [own[1]]])
@@ -124,7 +125,7 @@ def test_labels_are_the_same_at_all_parties(
     own = pieces(torch.zeros(5, dtype=torch.int64), 2, fields)
     square = (*MULTIPLY, S(1), S(1), (0, 0), (5,), (0, 0), (5,), (5,))
     steps = (step(ShareCode.MASK, (S(0), (5,)), 1), step(ShareCode.PRODUCT, square, 2))
-    program = ShareProgram(1, steps, (2,))
+    program = program_of(1, steps, (2,))
     with pytest.raises((MalformedMessage, RemoteFailure), match="private"):
         tell_each(pair, [program] * 2, [[Reference(secret)], [own[1]]])
 
@@ -141,7 +142,7 @@ def test_a_letter_that_agrees_is_no_share(pair: Client, secret: int) -> None:
         step(ShareCode.PRODUCT, cube, 5),
         step(ShareCode.POSITIVE, (S(1), 0, (5,)), 6, 7),
     )
-    both, public, positive = pair.run(ShareProgram(2, steps, (4, 5, 6)), [secret, x])
+    both, public, positive = pair.run(program_of(2, steps, (4, 5, 6)), [secret, x])
     assert torch.equal(pair.value(public), X * X)
     assert torch.equal(pair.value(positive), X.clamp(min=0))
     refused(pair, both)

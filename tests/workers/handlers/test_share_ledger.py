@@ -19,9 +19,15 @@ from syft.codes import CollectiveCode
 from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, run_local
-from syft.crypto.programs.share_flow import operands_of
 from syft.crypto.programs.share_gates import GATES, is_corrected
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import (
+    ShareCode,
+    ShareProgram,
+    opened_constants,
+    outs_of,
+)
+from syft.program.flow import reads_of
+from syft.program.program import Action, Slot
 from syft.crypto.ring_products import ring_map, ring_product
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
@@ -160,7 +166,7 @@ class Audit:
         self._check_corrections(program, names, counter, keys, letters)
         expected = rows_of_program(program, steps, counter, keys)
         self._check_openings(program, names, keys, letters, expected)
-        self.codes.update(step.code for step in program.instructions)
+        self.codes.update(step.op for step in program.actions)
 
     def _input(self, given: Sequence[Any]) -> torch.Tensor:
         if _refers(given[0]):
@@ -183,16 +189,14 @@ class Audit:
         """Compute the program on values; returns the operand of each instruction by then."""
         values: dict[int, Any] = dict(enumerate(inputs))
         steps = []
-        for place, step in enumerate(program.instructions):
-            operands = [values[slot] for slot in operands_of(step)]
+        for place, step in enumerate(opened_constants(program)):
+            operands = [values[slot] for slot in reads_of(step)]
             x = operands[0].detach().clone().numpy() if operands else NOTHING
             steps.append((place, x))
             made = _made(step, operands, values, x, named(step, counter, place), keys)
-            values.update(zip(step.outs, made, strict=False))
+            values.update(zip(outs_of(step), made, strict=False))
         revealed = {
-            step.outs[0]: step.args[1]
-            for step in program.instructions
-            if step.code is ShareCode.REVEAL
+            step.out.index: step.args[1] for step in program.actions if step.op == ShareCode.REVEAL
         }
         for rank, start in enumerate(starts):
             here = [slot for slot in program.results if revealed.get(slot, rank) == rank]
@@ -210,19 +214,19 @@ class Audit:
         if dealer is None:
             dealt = letters.pop((last + 1, names[last]), [])
         else:  # they come before what it opens
-            count = sum(is_corrected(step) for step in program.instructions)
+            count = sum(is_corrected(step) for step in program.actions)
             dealt = letters.get((dealer, names[last]), [])[:count]
             del letters.get((dealer, names[last]), [])[:count]
         said = {letter[0]: letter[1:] for letter in dealt}
         assert len(said) == len(dealt)
-        for place, step in enumerate(program.instructions):
+        for place, step in enumerate(opened_constants(program)):
             rows = corrections(step, named(step, counter, place), keys)
             found = said.pop(place, [])
             assert len(found) == len(rows)
             for row, tensor in zip(rows, found, strict=True):
                 hidden = row.hidden(keys[:-1])
-                assert np.array_equal(hidden, tensor.numpy()), (step.code, "correction")
-                self._use(row, keys[:-1], f"correction of {step.code.name}")
+                assert np.array_equal(hidden, tensor.numpy()), (step.op, "correction")
+                self._use(row, keys[:-1], f"correction of {ShareCode(step.op).name}")
         assert not said, "corrections that no instruction needs"
 
     def _check_openings(
@@ -235,7 +239,7 @@ class Audit:
     ) -> None:
         """Match what all parties sent with the rows, by what their sums are."""
         parties = range(len(keys))
-        reveals = [step.args[1] for step in program.instructions if step.code is ShareCode.REVEAL]
+        reveals = [step.args[1] for step in program.actions if step.op == ShareCode.REVEAL]
         sent = []
         for rank in parties:
             to = {
@@ -296,7 +300,7 @@ def _drawn(seed: bytes, shape: Sequence[int]) -> torch.Tensor:
 
 
 def _made(
-    step: Instruction,
+    step: Action,
     operands: list[torch.Tensor],
     values: dict[int, Any],
     x: np.ndarray,
@@ -304,24 +308,24 @@ def _made(
     keys: list[bytes],
 ) -> Sequence[torch.Tensor]:
     def given(value: Any) -> Any:
-        if type(value) is ShareSlot:
-            return values[value.number]
+        if type(value) is Slot:
+            return values[value.index]
         return tuple(map(given, value)) if type(value) is tuple else value
 
-    if step.code is ShareCode.LOCAL:
+    if step.op == ShareCode.LOCAL:
         number, positional, keywords = step.args
         return run_local(LOCAL_OPERATIONS[number], given(positional), keywords, 1 << 40)
-    if step.code is ShareCode.PUBLIC:
+    if step.op == ShareCode.PUBLIC:
         return (step.args[0].clone(),)
-    if step.code is ShareCode.LINEAR:
+    if step.op == ShareCode.LINEAR:
         kernel, factor = kernel_from(*step.args[:2]), step.args[3:]
         if not factor:
             return (ring_map(kernel, operands[0]),)
         pair = (factor[0], operands[0]) if factor[1] else (operands[0], factor[0])
         return (ring_product(kernel, *pair),)
-    if step.code is ShareCode.PRODUCT:
+    if step.op == ShareCode.PRODUCT:
         return (ring_product(kernel_from(*step.args[:2]), *operands),)
-    if step.code in GATES:
+    if step.op in GATES:
         return [torch.from_numpy(one) for one in plain_results(step, x, name, keys)]
     return (operands[0].clone(),)  # MASK: what is behind the mask; REVEAL: what is learnt
 

@@ -11,7 +11,7 @@ import torch
 import syft as sy
 from syft.codes import CollectiveCode
 from syft.crypto.kernels import KernelCode
-from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.share_program import ShareCode
 from syft.exceptions import (
     MalformedMessage,
     MaterialError,
@@ -35,6 +35,7 @@ from tests.workers.handlers.test_sharing import (
     relu_program,
     step,
 )
+from tests.crypto.ring_programs import program_of
 
 aten = torch.ops.aten
 MOST = 4000
@@ -83,7 +84,7 @@ def test_a_provider_does_not_deal_more_than_a_caller_may_have(pair: Client, deal
 def test_seeds_draw_no_more_than_a_caller_may_have(pair: Client) -> None:
     seeds = [(bytes(32), (1500,))] * 2
     with pytest.raises((MalformedMessage, RemoteFailure), match="at most 1000 elements"):
-        pair.run(ShareProgram(3, (), (0, 1, 2)), [seeds] * 3)
+        pair.run(program_of(3, (), (0, 1, 2)), [seeds] * 3)
     goes_on(pair)
 
 
@@ -103,14 +104,14 @@ def test_seeds_are_drawn_on_devices_that_are_there(pair: Client, name: str) -> N
     device, expected = NO_DEVICES[name]
     more = (1,) if name == "a device and more" else ()
     with pytest.raises((MalformedMessage, NotSendable, RemoteFailure), match=expected):
-        pair.run(ShareProgram(1, (), (0,)), [[(bytes(32), (5,), None, device, *more)] * 2])
+        pair.run(program_of(1, (), (0,)), [[(bytes(32), (5,), None, device, *more)] * 2])
     goes_on(pair)
 
 
 def test_a_share_has_values(pair: Client) -> None:
     nothing = torch.empty(5, dtype=torch.int64, device="meta")
     with pytest.raises((MalformedMessage, RemoteFailure), match="an int64 tensor"):
-        pair.run(ShareProgram(1, (), (0,)), [[(nothing,)] * 2])
+        pair.run(program_of(1, (), (0,)), [[(nothing,)] * 2])
     goes_on(pair)
 
 
@@ -122,10 +123,10 @@ def test_a_program_holds_no_more_than_a_caller_may_have(pair: Client) -> None:
     (x,) = pair.share(X)
     steps = tuple(repeat(0, 100, number + 1) for number in range(20))
     for results in ((1,), (20,)):  # what nobody needs is let go
-        (made,) = pair.run(ShareProgram(1, steps, results), [x])
+        (made,) = pair.run(program_of(1, steps, results), [x])
         assert torch.equal(pair.value(made), X.repeat(100))
     with pytest.raises((ProgramError, RemoteFailure), match="at most 500 are allowed"):
-        pair.run(ShareProgram(1, (*steps[:7], repeat(0, 101, 8)), tuple(range(1, 9))), [x])
+        pair.run(program_of(1, (*steps[:7], repeat(0, 101, 8)), tuple(range(1, 9))), [x])
     goes_on(pair)
 
 
@@ -133,7 +134,7 @@ def test_a_program_holds_no_more_than_a_caller_may_have(pair: Client) -> None:
 def test_what_protocols_hold_counts(pair: Client, code: ShareCode) -> None:
     count = {ShareCode.MASK: 2001, ShareCode.NEGATIVE: 401}[code]
     (x,) = pair.share(torch.zeros(count, dtype=torch.int64))
-    program = ShareProgram(1, (step(code, (S(0), (count,)), 1),), (1,))
+    program = program_of(1, (step(code, (S(0), (count,)), 1),), (1,))
     with pytest.raises((ProgramError, RemoteFailure), match="at most 4000 are allowed"):
         pair.run(program, [x])
     goes_on(pair)

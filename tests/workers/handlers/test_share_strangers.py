@@ -12,7 +12,7 @@ import torch
 
 import syft as sy
 from syft.codes import CollectiveCode
-from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.share_program import ShareCode
 from syft.exceptions import SyftError
 from syft.ids import new_execution, new_id
 from syft.serde.frame import Frame
@@ -20,6 +20,7 @@ from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.workers.handlers.sharing_client import Client, wait
 from tests.workers.handlers.test_sharing import S, X, Y, product_program, relu_program, step
+from tests.crypto.ring_programs import program_of
 
 REQUESTS: dict[str, Any] = {
     "Put": lambda id: (messages.Put, id, None),
@@ -88,7 +89,7 @@ def _frame(message: messages.Message) -> Frame:
 def attempts(pair: Client, x: int) -> dict[str, Any]:
     """Starts that name what is not the caller's, or what is over."""
     here, program = Reference(pair.session), relu_program((5,))
-    reveals = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
+    reveals = program_of(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
     deal = ((0, 7, ((5,),)),)
     return {
         "run": (CollectiveCode.SHARES, (here, 99, program, Reference(x)), 2),

@@ -15,7 +15,8 @@ from syft.codes import CollectiveCode
 from syft.crypto.kernels import KernelCode
 from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_dealing import deals_of
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.program.program import Action, Slot
 from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
@@ -49,19 +50,20 @@ from syft.workers.wire.messages import (
 from syft.workers.wire.references import Reference
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
+from tests.crypto.ring_programs import instruction, program_of
 from tests.workers.handlers.sharing_client import Client, pieces, wait
 
 pytestmark = pytest.mark.every_shell
 
 aten = torch.ops.aten
-S = ShareSlot
+S = Slot
 
 
-def step(code: ShareCode, args: tuple[Any, ...], *outs: int) -> Instruction:
-    return Instruction(code, args, outs)
+def step(code: ShareCode, args: tuple[Any, ...], *outs: int) -> Action:
+    return instruction(code, args, outs)
 
 
-def local(operation: Any, operands: tuple[Any, ...], *outs: int) -> Instruction:
+def local(operation: Any, operands: tuple[Any, ...], *outs: int) -> Action:
     return step(ShareCode.LOCAL, (number_of(operation), operands, ()), *outs)
 
 
@@ -72,11 +74,11 @@ def product_program(shape: tuple[int, ...]) -> ShareProgram:
     """x * y of two inputs, and the masked x."""
     masks = [step(ShareCode.MASK, (S(n), shape), n + 2) for n in (0, 1)]
     args = (*MULTIPLY, S(2), S(3), (0, 0), shape, (0, 1), shape, shape)
-    return ShareProgram(2, (*masks, step(ShareCode.PRODUCT, args, 4)), (4, 2))
+    return program_of(2, (*masks, step(ShareCode.PRODUCT, args, 4)), (4, 2))
 
 
 def relu_program(shape: tuple[int, ...]) -> ShareProgram:
-    return ShareProgram(1, (step(ShareCode.POSITIVE, (S(0), 0, shape), 1, 2),), (1, 2))
+    return program_of(1, (step(ShareCode.POSITIVE, (S(0), 0, shape), 1, 2),), (1, 2))
 
 
 @pytest.fixture(params=["immediate", "queued", "mixed"])
@@ -138,7 +140,7 @@ def test_a_masked_value_outlives_its_program(client: Client) -> None:
     x, y = client.share(X, Y)
     _, masked = client.run(product_program((5,)), [x, y])
     square = (*MULTIPLY, S(0), S(0), (client.counter, 0), (5,), (client.counter, 0), (5,), (5,))
-    program = ShareProgram(1, (step(ShareCode.PRODUCT, square, 1),), (1,))
+    program = program_of(1, (step(ShareCode.PRODUCT, square, 1),), (1,))
     (squared,) = client.run(program, [masked])
     assert torch.equal(client.value(squared), X * X)
 
@@ -146,8 +148,8 @@ def test_a_masked_value_outlives_its_program(client: Client) -> None:
 def test_programs_are_sent_without_waiting_and_run_in_order(client: Client) -> None:
     """Each program adds what the one before it made, in place; all are under way together."""
     (x,) = client.share(X)
-    masks = ShareProgram(1, relu_program((5,)).instructions, (1, 2))
-    add = ShareProgram(2, (local(aten.add_.Tensor, (S(0), S(1)), 2),), (2,))
+    masks = program_of(1, relu_program((5,)).actions, (1, 2))
+    add = program_of(2, (local(aten.add_.Tensor, (S(0), S(1)), 2),), (2,))
     expected = X.clone()
     pending, latest = [], x
     for _ in range(4):
@@ -164,7 +166,7 @@ def test_programs_are_sent_without_waiting_and_run_in_order(client: Client) -> N
 
 def test_a_value_is_revealed_to_one_party(client: Client) -> None:
     x, y = client.share(X, Y)
-    program = ShareProgram(
+    program = program_of(
         2,
         (
             local(aten.add.Tensor, (S(0), S(1)), 2),
@@ -215,9 +217,7 @@ def test_shares_go_where_the_owner_allows_and_keep_the_label(
         with pytest.raises(PermissionDenied):
             pair.fetch(shares, party)
     assert torch.equal(pair.value(shares, "ann"), X)
-    (double,) = pair.run(
-        ShareProgram(1, (local(aten.add.Tensor, (S(0), S(0)), 1),), (1,)), [shares]
-    )
+    (double,) = pair.run(program_of(1, (local(aten.add.Tensor, (S(0), S(0)), 1),), (1,)), [shares])
     with pytest.raises(PermissionDenied):
         pair.fetch(double, pair.parties[0])
     assert torch.equal(pair.value(double, "ann"), 2 * X)
@@ -237,10 +237,10 @@ def test_what_is_written_to_is_as_private_as_what_is_written(pair: Client) -> No
     private = Y.clone().private_tensor(["ann"], allow_destinations=["alice", "bob"])
     secret = pair.split(private.send(alice, user="ann"), alice)
     (x,) = pair.share(torch.stack([X, X]))
-    rows = ShareProgram(1, (local(aten.select.int, (S(0), 0, 1), 1),), (1,))
+    rows = program_of(1, (local(aten.select.int, (S(0), 0, 1), 1),), (1,))
     (row,) = pair.run(rows, [x])
     assert torch.equal(pair.value(row), X)
-    write = ShareProgram(2, (local(aten.copy_.default, (S(0), S(1)), 2),), (2,))
+    write = program_of(2, (local(aten.copy_.default, (S(0), S(1)), 2),), (2,))
     pair.run(write, [row, secret])
     for id in (x, row):
         with pytest.raises(PermissionDenied):
@@ -253,7 +253,7 @@ def test_what_is_private_is_not_revealed_to_others(pair: Client) -> None:
     # Bob may hold shares, as every party must; whoever reveals asks the label, which names him.
     private = Y.clone().private_tensor(["ann"], allow_destinations=["bob"])
     secret = pair.split(private.send(alice, user="ann"), alice)
-    program = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
+    program = program_of(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
     out = new_id()
     wait(pair.start_run(program, [secret], [[], [out]]))
     with pytest.raises(PermissionDenied):
@@ -263,11 +263,11 @@ def test_what_is_private_is_not_revealed_to_others(pair: Client) -> None:
 
 def test_a_label_on_fresh_shares_keeps_them_from_a_party(pair: Client) -> None:
     fields = (("ann",), False, (), (), None, None)
-    (x,) = pair.run(ShareProgram(1, (), (0,)), [pieces(X, 2, fields)])
+    (x,) = pair.run(program_of(1, (), (0,)), [pieces(X, 2, fields)])
     with pytest.raises(PermissionDenied):
         pair.fetch(x, pair.parties[0])
     assert torch.equal(pair.value(x, "ann"), X)
-    program = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
+    program = program_of(1, (step(ShareCode.REVEAL, (S(0), 1), 1),), (1,))
     with pytest.raises(PermissionDenied) as caught:
         wait(pair.start_run(program, [x], [[], [new_id()]]))
     assert caught.value.to == "bob"
@@ -304,7 +304,7 @@ def test_strangers_are_refused_in_every_way(pair: Client, hook: sy.TorchHook) ->
             (line.pointer(id).neg()).get()
         line.garbage.append(id)
         line.flush()
-    same = ShareProgram(1, (), (0,))
+    same = program_of(1, (), (0,))
     thief.session, mine = pair.session, thief.session
     with pytest.raises((PermissionDenied, RemoteFailure)):
         thief.run(same, [own])
@@ -356,8 +356,8 @@ def test_a_stored_tensor_does_not_pass_for_a_share_or_a_public_one(pair: Client)
     alice = pair.parties[0]
     private = Y.clone().private_tensor(["ann"]).send(alice, user="ann")
     reference = Reference(private.id_at_location)
-    same = ShareProgram(1, (), (0,))
-    public = ShareProgram(0, (step(ShareCode.PUBLIC, (reference,), 0),), (0,))
+    same = program_of(1, (), (0,))
+    public = program_of(0, (step(ShareCode.PUBLIC, (reference,), 0),), (0,))
     for program, inputs in (
         (same, [[reference, (X,)]]),
         (same, [[(reference,), (X,)]]),
@@ -399,7 +399,7 @@ def test_a_counter_is_used_once(pair: Client, rank: int) -> None:
 
 def test_a_failure_interrupts_the_session_everywhere_with_its_cause(client: Client) -> None:
     x, y = client.share(X, Y[:4])
-    program = ShareProgram(2, (local(aten.add.Tensor, (S(0), S(1)), 2),), (2,))
+    program = program_of(2, (local(aten.add.Tensor, (S(0), S(1)), 2),), (2,))
     with pytest.raises((RuntimeError, RemoteFailure), match="size of tensor"):
         client.run(program, [x, y])
     for place in client.parties:
@@ -433,9 +433,9 @@ def test_a_share_that_is_gone_is_the_cause_at_all(client: Client) -> None:
 def test_programs_that_make_no_sense_are_refused(pair: Client) -> None:
     x, y = pair.share(X, Y)
     wrong: list[Any] = [
-        ShareProgram(1, (local(aten.neg.default, (S(5),), 1),), (1,)),
-        ShareProgram(1, (local(aten.neg.default, (S(0),), 0),), (0,)),
-        ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 2), 1),), (1,)),
+        program_of(1, (local(aten.neg.default, (S(5),), 1),), (1,)),
+        program_of(1, (local(aten.neg.default, (S(1),), 1),), (1,)),
+        program_of(1, (step(ShareCode.REVEAL, (S(0), 2), 1),), (1,)),
     ]
     for program in wrong:
         pair.session, pair.counter = new_id(), 0
@@ -483,8 +483,8 @@ def test_the_card_of_a_session_tells_its_counter_and_its_stock(pair: Client) -> 
 
 
 def _deal(program: ShareProgram) -> tuple[Any, ...]:
-    args = program.instructions[2].args
-    return tuple(value for value in args if type(value) is not ShareSlot)
+    args = program.actions[2].args
+    return tuple(value for value in args if type(value) is not Slot)
 
 
 # ------------------------------------------------------------------------------- letters that lie
@@ -543,8 +543,8 @@ def test_programs_that_are_not_the_same_are_an_error_and_no_leak(pair: Client) -
     """Alice is told to reveal what bob is not."""
     x, y = pair.share(X, Y)
     here, execution = Reference(pair.session), new_execution()
-    one = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), 0), 1),), (1,))
-    other = ShareProgram(1, (step(ShareCode.MASK, (S(0), (5,)), 1),), (1,))
+    one = program_of(1, (step(ShareCode.REVEAL, (S(0), 0), 1),), (1,))
+    other = program_of(1, (step(ShareCode.MASK, (S(0), (5,)), 1),), (1,))
     out = new_id()
     args = [(here, 2, one, Reference(x)), (here, 2, other, Reference(x)), None]
     code = CollectiveCode.SHARES
@@ -558,24 +558,24 @@ def test_programs_that_are_not_the_same_are_an_error_and_no_leak(pair: Client) -
 @pytest.mark.parametrize(
     "args",
     [
-        (5, 1, ShareProgram(0, (), ())),
-        ("session", 0, ShareProgram(0, (), ())),
-        ("session", "x", ShareProgram(0, (), ())),
+        (5, 1, program_of(0, (), ())),
+        ("session", 0, program_of(0, (), ())),
+        ("session", "x", program_of(0, (), ())),
         ("session", 1, 5),
-        ("session", 1, ShareProgram(1, (), (0,)), 5),
-        ("session", 1, ShareProgram(1, (), (0,)), ()),
-        ("session", 1, ShareProgram(1, (), (0,)), (5,)),
-        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32),)),
-        ("session", 1, ShareProgram(1, (), (0,)), (bytes(31), (2,))),
-        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (-2,))),
-        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (1 << 29,))),
-        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (2,), None, "cpu")),
-        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (2,), None, torch.device("meta"))),
-        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (2,), None, torch.device("xpu:9"))),
-        ("session", 1, ShareProgram(1, (), (0,)), (bytes(32), (2,), None, None, None)),
-        ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2),)),
-        ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2).long(), None, None)),
-        ("session", 1, ShareProgram(1, (), (0,)), (torch.ones(2).long(), 7)),
+        ("session", 1, program_of(1, (), (0,)), 5),
+        ("session", 1, program_of(1, (), (0,)), ()),
+        ("session", 1, program_of(1, (), (0,)), (5,)),
+        ("session", 1, program_of(1, (), (0,)), (bytes(32),)),
+        ("session", 1, program_of(1, (), (0,)), (bytes(31), (2,))),
+        ("session", 1, program_of(1, (), (0,)), (bytes(32), (-2,))),
+        ("session", 1, program_of(1, (), (0,)), (bytes(32), (1 << 29,))),
+        ("session", 1, program_of(1, (), (0,)), (bytes(32), (2,), None, "cpu")),
+        ("session", 1, program_of(1, (), (0,)), (bytes(32), (2,), None, torch.device("meta"))),
+        ("session", 1, program_of(1, (), (0,)), (bytes(32), (2,), None, torch.device("xpu:9"))),
+        ("session", 1, program_of(1, (), (0,)), (bytes(32), (2,), None, None, None)),
+        ("session", 1, program_of(1, (), (0,)), (torch.ones(2),)),
+        ("session", 1, program_of(1, (), (0,)), (torch.ones(2).long(), None, None)),
+        ("session", 1, program_of(1, (), (0,)), (torch.ones(2).long(), 7)),
     ],
     ids=repr,
 )
@@ -663,7 +663,7 @@ def test_a_client_that_names_another_provider_to_the_owner_gets_no_shares(
 
 def test_a_label_on_fresh_shares_says_who_may_deal(hook: sy.TorchHook, pair: Client) -> None:
     fields = (("ann",), False, ("alice", "bob"), (), ("carol",), None)
-    program = ShareProgram(1, (), (0,))
+    program = program_of(1, (), (0,))
     with pytest.raises((ProviderDenied, RemoteFailure), match="'dealer' is not among"):
         pair.run(program, [pieces(X, 2, fields)])
 

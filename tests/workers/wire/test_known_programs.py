@@ -10,13 +10,15 @@ import torch
 from syft.crypto.programs import share_lint
 from syft.crypto.programs.local_operations import number_of
 from syft.crypto.programs.share_lint import lint
-from syft.crypto.programs.share_program import Instruction, ShareCode, ShareProgram, ShareSlot
+from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.program.program import Action, Slot
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.serde.frame import decode_header, encode_header
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
 from syft.workers.wire import share_programs
 from syft.workers.wire.references import REF
+from tests.crypto.ring_programs import instruction, program_of
 
 ADD = number_of(torch.ops.aten.add.Tensor)
 
@@ -27,9 +29,9 @@ def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plus(plain: torch.Tensor, results: tuple[int, ...] = (2,)) -> ShareProgram:
-    public = Instruction(ShareCode.PUBLIC, (plain,), (1,))
-    both = Instruction(ShareCode.LOCAL, (ADD, (ShareSlot(0), ShareSlot(1)), ()), (2,))
-    return ShareProgram(1, (public, both), results)
+    public = instruction(ShareCode.PUBLIC, (plain,), (1,))
+    both = instruction(ShareCode.LOCAL, (ADD, (Slot(0), Slot(1)), ()), (2,))
+    return program_of(1, (public, both), results)
 
 
 def carried(program: ShareProgram) -> ShareProgram:
@@ -46,56 +48,54 @@ def carried(program: ShareProgram) -> ShareProgram:
 def test_what_comes_again_has_its_own_tensors(size: tuple[int, ...]) -> None:
     for value in (4, 5, 4):
         arrived = carried(plus(torch.full(size, value)))
-        assert torch.equal(arrived.instructions[0].args[0], torch.full(size, value))
-        assert arrived.instructions[1:] == plus(torch.tensor(0)).instructions[1:]
-        assert (arrived.inputs, arrived.results) == (1, (2,))
+        assert torch.equal(arrived.constants[0], torch.full(size, value))
+        assert arrived.actions == plus(torch.tensor(0)).actions
+        assert (arrived.inputs, arrived.results) == (1, (3,))
     assert len(share_programs._KNOWN) == 1
 
 
 def test_programs_of_other_tensors_and_results_are_others() -> None:
     for program in (plus(torch.ones(2).long()), plus(torch.ones(3).long())):
-        assert (
-            carried(program).instructions[0].args[0].shape == program.instructions[0].args[0].shape
-        )
-    assert carried(plus(torch.ones(2).long(), (2, 1))).results == (2, 1)
+        assert carried(program).constants[0].shape == program.constants[0].shape
+    assert carried(plus(torch.ones(2).long(), (2, 1))).results == (3, 2)
     assert len(share_programs._KNOWN) == 3
 
 
 def test_what_is_known_keeps_no_tensor() -> None:
     carried(plus(torch.ones(3).long()))
     (known,) = share_programs._KNOWN.values()
-    assert known._program.instructions[0].args == (None,)
+    assert known.constants == ()
 
 
-def test_what_comes_again_is_checked_once_for_each_number_of_parties(
+def test_what_comes_again_is_checked_once_and_reveals_for_each_number_of_parties(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checked: list[int] = []
-    check = share_lint._InstructionCheck.check
+    check = share_lint.ShareScope.check
 
-    def counted(self: Any, place: int, one: Instruction) -> None:
-        checked.append(place)
-        check(self, place, one)
+    def counted(self: Any, one: Action) -> None:
+        check(self, one)
+        checked.append(self.place)
 
-    monkeypatch.setattr(share_lint._InstructionCheck, "check", counted)
+    monkeypatch.setattr(share_lint.ShareScope, "check", counted)
     for _ in range(3):
         lint(carried(plus(torch.tensor(1))), 2)
     assert checked == [0, 1]
-    reveal = Instruction(ShareCode.REVEAL, (ShareSlot(0), 2), (1,))
-    lint(carried(ShareProgram(1, (reveal,), (1,))), 3)
+    reveal = instruction(ShareCode.REVEAL, (Slot(0), 2), (1,))
+    lint(carried(program_of(1, (reveal,), (1,))), 3)
     with pytest.raises(ProgramError, match="party 2 of 2"):
-        lint(carried(ShareProgram(1, (reveal,), (1,))), 2)
+        lint(carried(program_of(1, (reveal,), (1,))), 2)
 
 
 def test_what_is_wrong_is_refused_as_often_as_it_comes() -> None:
     for _ in range(3):
-        with pytest.raises(ProgramError, match="result 7"):
+        with pytest.raises(ProgramError, match="Slot.8."):
             lint(carried(plus(torch.tensor(1), (7,))), 2)
         with pytest.raises(ProgramError, match="int64"):
             lint(carried(plus(torch.tensor(1.0))), 2)
         with pytest.raises(MalformedMessage, match="stands on its own"):
-            step = [int(ShareCode.PUBLIC), [[REF, 5]], [1]]
-            share_programs.unpack_share_program([70, 0, [step], [1]], Unpacker([]))
+            step = [int(ShareCode.PUBLIC), [[REF, 5]]]
+            share_programs.unpack_share_program([70, 0, 0, [], [step], [2]], Unpacker([]))
 
 
 def test_few_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,5 +105,5 @@ def test_few_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(share_programs._KNOWN) == 2
     monkeypatch.setattr(share_programs, "_LONGEST", 10)
     carried(plus(torch.ones(9).long()))
-    assert carried(plus(torch.ones(9).long())).results == (2,)
+    assert carried(plus(torch.ones(9).long())).results == (3,)
     assert len(share_programs._KNOWN) == 2

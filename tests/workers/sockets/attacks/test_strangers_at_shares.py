@@ -14,7 +14,7 @@ import torch
 
 import syft as sy
 from syft.codes import CollectiveCode
-from syft.crypto.programs.share_program import ShareCode, ShareProgram
+from syft.crypto.programs.share_program import ShareCode
 from syft.ids import new_execution, new_id
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -27,6 +27,7 @@ from tests.workers.handlers.test_share_strangers import HARMLESS, REQUESTS, SILE
 from tests.workers.handlers.test_sharing import S, X, Y, product_program, relu_program, step
 from tests.workers.sockets.attacks.proxy import Proxy
 from tests.workers.sockets.attacks.stranger import BINARY, Stranger, frame, syft_frame
+from tests.crypto.ring_programs import program_of
 
 NAMES = "alice", "bob", "dealer"
 
@@ -124,7 +125,7 @@ def test_no_program_of_a_stranger_names_the_session_of_another(
 ) -> None:
     (x,) = place.client.share(X)
     here, rank = Reference(place.client.session), NAMES.index(at)
-    reveals = ShareProgram(1, (step(ShareCode.REVEAL, (S(0), rank), 1),), (1,))
+    reveals = program_of(1, (step(ShareCode.REVEAL, (S(0), rank), 1),), (1,))
     deals = ((0, 7, ((5,),)),)
     code, args, outs = {
         "run": (CollectiveCode.SHARES, (here, 99, relu_program((5,)), Reference(x)), 2),

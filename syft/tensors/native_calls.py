@@ -1,0 +1,83 @@
+"""What the extension in C calls and reads: the classes, tables and questions of the Python code.
+
+It takes the common operation of a pointer from the call to the result
+(``docs/design/0028-native.md``).
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+
+import torch
+
+from syft.chain.wrapper import NEAR, Wrapper, make_opaque
+from syft.ids import new_id
+from syft.c_extension import EXTENSION
+from syft.ops.returns import ONE_TENSOR
+from syft.tensors.pointer import OPERATIONS, PointerTensor, taken_up
+from syft.torch_private import (
+    any_autocast_enabled,
+    dispatch_modes,
+    function_modes,
+    is_overriding,
+    is_tracing,
+    saved_tensor_hooks,
+)
+from syft.workers.client.caller_modes import mode_without_grad
+from syft.workers.client.connection import STORED, Connection
+from syft.workers.client.facts import GONE, Facts
+from syft.workers.core.charges import LOOK, SMALL, Charges
+from syft.workers.core.peer import Peer
+from syft.workers.core.stats import Stats
+from syft.workers.core.store import TOMBSTONES, ObjectStore
+from syft.workers.core.tag_index import TagIndex
+from syft.workers.handlers.commands import INDEXING, MAKING, MAKING_SIZES, accept
+from syft.workers.shells.virtual_transport import VirtualTransport
+
+if EXTENSION is not None:
+    EXTENSION.setup(
+        numbers=OPERATIONS,
+        functions=MAKING,
+        sized=MAKING_SIZES,
+        indexing=INDEXING,
+        Wrapper=Wrapper,
+        PointerTensor=PointerTensor,
+        Connection=Connection,
+        Facts=Facts,
+        VirtualTransport=VirtualTransport,
+        ObjectStore=ObjectStore,
+        Charges=Charges,
+        TagIndex=TagIndex,
+        Peer=Peer,
+        Stats=Stats,
+        Tensor=torch.Tensor,
+        Parameter=torch.nn.Parameter,
+        make_wrapper=make_opaque,
+        new_id=new_id,
+        numel=torch.Tensor.numel,
+        is_grad_enabled=torch.is_grad_enabled,
+        mode_without_grad=mode_without_grad,
+        get_default_dtype=torch.get_default_dtype,
+        float32=torch.float32,
+        any_autocast_enabled=any_autocast_enabled,
+        is_tracing=is_tracing,
+        function_modes=function_modes,
+        dispatch_modes=dispatch_modes,
+        saved_tensor_hooks=saved_tensor_hooks,
+        is_inference_mode_enabled=torch.is_inference_mode_enabled,
+        is_anomaly_enabled=torch.is_anomaly_enabled,
+        is_overriding=is_overriding,
+        accept=accept,
+        take_up=taken_up,
+        expected=ONE_TENSOR,
+        stored=STORED,
+        gone=GONE,
+        look=LOOK,
+        small=SMALL,
+        tombstones=TOMBSTONES,
+    )
+    _call = vars(PointerTensor)["call"].__func__
+    PointerTensor.call = classmethod(wraps(_call)(EXTENSION.Route(_call)))  # type: ignore
+    for _name, _operation in NEAR.items():
+        _method = getattr(Wrapper, _name)
+        setattr(Wrapper, _name, wraps(_method)(EXTENSION.Route(_method, _operation)))
