@@ -87,7 +87,7 @@ def content(tensor: torch.Tensor) -> int:
     """A number computed from a tensor's dtype, shape and elements.
 
     Within one process equal tensors have equal numbers.  It is meant for constants:
-    ``x.send(bob, id=sy.ids.content)`` does not send a tensor again that is at bob already.  All
+    ``x.send(bob, id=sy.ids.content)`` does not send a tensor again that is on bob already.  All
     such pointers then share one object: a write through one shows through the others, and ``get``
     leaves the object there.
     Raises :class:`~syft.exceptions.NotSendable` for other than plain tensors of strided layout.

@@ -28,8 +28,8 @@ from syft.exceptions import (
     DataStaysPut,
     EncodingError,
     LocationMismatch,
-    NothingToGet,
     NotSendable,
+    NothingToGet,
     ObjectNotFound,
     PermissionDenied,
     UnknownWorker,
@@ -300,10 +300,10 @@ def test_pointers_are_copied_iterated_and_not_turned_into_arrays(bob: Any) -> No
     """`copy.deepcopy(ptr)`, `for v in ptr` and `ptr.numpy()` failed somewhere deep inside."""
     x = torch.tensor([1.0, 2.0])
     pointer = x.send(bob)
-    twin = copy.deepcopy(pointer)
-    twin += 1
+    duplicate = copy.deepcopy(pointer)
+    duplicate += 1
     assert [value.get().item() for value in pointer] == [1.0, 2.0]
-    assert torch.equal(twin.get(), x + 1)
+    assert torch.equal(duplicate.get(), x + 1)
     with pytest.raises(DataStaysPut, match=r"numpy\(\) would read data that is not here.*get\(\)"):
         pointer.numpy()
 

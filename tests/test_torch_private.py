@@ -121,7 +121,7 @@ def test_listed_attributes_do_what_they_are_used_for() -> None:
 def failure(
     call: Callable[..., Any], *shapes: tuple[int, ...], dtype: Any = None, static: bool = True
 ) -> FakeFailure:
-    """Run a call on fake tensors as forecasts do, and say why it failed."""
+    """Run a call on fake tensors as predictions do, and say why it failed."""
     fake_tensor, symbolic_shapes = fake_modules()
     sizes = symbolic_shapes.ShapeEnv(
         allow_scalar_outputs=False, allow_dynamic_output_shape_ops=True

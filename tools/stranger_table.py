@@ -24,8 +24,8 @@ import torch
 from syft.exceptions import PermissionDenied
 from syft.ops.nested import leaves, replace
 from syft.ops.table import BY_NAME, FACTORY, FLAGS, FUNCTIONS, GRADIENT, METADATA, NAMES
-from syft.workers.execution.foreseen_failures import QUESTION
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.execution.predicted_failures import QUESTION
 from syft.workers.execution.private_commands import run_guarded
 from syft.workers.execution.public_facts import is_told
 from syft.workers.hardening.precautions import RUNNABLE

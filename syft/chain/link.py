@@ -142,7 +142,7 @@ class Link:
         raise NotImplementedError
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows; None where it shows the repr."""
+        """A notebook shows this; None where it shows the repr."""
         return None
 
     def place(self) -> str:
@@ -154,7 +154,7 @@ class Link:
         return type(self).__name__
 
     def next_in_chain(self) -> Any:
-        """What ``.child`` of this link returns: the next link, or the plain tensor at the end."""
+        """The value of ``.child`` of this link: the next link, or the plain tensor at the end."""
         return getattr(self, "child", None)
 
     def tensor_behind(self) -> torch.Tensor | None:
@@ -292,7 +292,7 @@ or has been fetched). Use it as it is.
 
 
 class _NoLink(Link):
-    """What a tensor without a chain has in the place of a link."""
+    """The stand-in for a link of a tensor without a chain."""
 
     __slots__ = ()
 

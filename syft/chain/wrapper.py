@@ -152,7 +152,7 @@ class Wrapper(ChosenMethods, torch.Tensor):
     __str__ = __repr__
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows: nothing is asked of a worker for it."""
+        """A notebook shows this; nothing is asked of a worker for it."""
         return self.child._repr_html_()
 
     def __format__(self, spec: str) -> str:
@@ -169,17 +169,17 @@ class Wrapper(ChosenMethods, torch.Tensor):
     # ------------------------------------------------------------------------------------- copies
 
     def __copy__(self) -> torch.Tensor:
-        twin: torch.Tensor = (
+        duplicate: torch.Tensor = (
             wrap(self.child) if self.child.at_function_level else self.view_as(self)
         )
-        _keep_parameterness(self, twin)
-        return twin
+        _keep_parameterness(self, duplicate)
+        return duplicate
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        twin = self.child.copy(memo) if self.child.at_function_level else _deepcopy_leaf(self)
-        _keep_parameterness(self, twin)
-        memo[id(self)] = twin
-        return twin
+        duplicate = self.child.copy(memo) if self.child.at_function_level else _deepcopy_leaf(self)
+        _keep_parameterness(self, duplicate)
+        memo[id(self)] = duplicate
+        return duplicate
 
     # --------------------------------------- functions that would bypass the chain: refused
 
@@ -337,7 +337,7 @@ def may_take_data(target: torch.Tensor, source: torch.Tensor) -> bool:
 
 
 def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What torch's own part of a wrapper says of the data."""
+    """The data as torch's own part of a wrapper describes it."""
     shape, strides = tuple(tensor.shape), tensor.stride()
     return shape, strides, tensor.storage_offset(), tensor.dtype, tensor.device
 
@@ -400,7 +400,7 @@ def first_link(tensor: torch.Tensor | None) -> Link:
 
 
 def _described(wrapper: Wrapper) -> str:
-    """What errors about a recording call a wrapper: by its first link."""
+    """The name of a wrapper in errors about a recording: that of its first link."""
     link = wrapper.child
     describe = FOREIGN.get(type(link))
     return f"a {type(link).__name__}" if describe is None else describe(link)
@@ -477,10 +477,10 @@ def _deepcopy_leaf(tensor: Wrapper) -> torch.Tensor:
             type(tensor.child).__name__,
             "only leaves can be copied; detach first",
         )
-    twin = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    duplicate = tensor.detach().clone().requires_grad_(tensor.requires_grad)
     if tensor.grad is not None:
-        twin.grad = copy.deepcopy(tensor.grad)
-    return twin
+        duplicate.grad = copy.deepcopy(tensor.grad)
+    return duplicate
 
 
 # ------------------------------------------------------------------------------------------- codec

@@ -17,8 +17,8 @@ from syft.exceptions import LocationMismatch, UnusableSetting
 from syft.hooks import bulk
 from syft.hooks.torch_hook import TorchHook
 from syft.workers.client.transport import Location
-from syft.workers.labels.claim import set_writers, writers_of
 from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.origin import set_writers, writers_of
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
 Tensor = Any

@@ -93,8 +93,8 @@ torch.float32, got (3,) and torch.float32 in update alice.
     expected = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in first.items()}
     for name, table in zip(names, tables, strict=True):
         if table.keys() != first.keys():
-            strange = ", ".join(sorted(map(repr, table.keys() ^ first.keys())))
-            where = f"{strange} in only one of updates {names[0]} and {name}"
+            missing = ", ".join(sorted(map(repr, table.keys() ^ first.keys())))
+            where = f"{missing} in only one of updates {names[0]} and {name}"
             raise UnusableSetting("updates", "alike: tensors of the same names", where)
         for key, tensor in table.items():
             shape, dtype = expected[key]

@@ -19,7 +19,7 @@ from syft.exceptions import UnusableSetting
 from syft.federated.local_batches import LocalBatches, seed_of
 from syft.federated.training_plans import Loss, ScorePlan, example_batch, state_of, step_plan
 from syft.hooks import bulk
-from syft.plans.building.script_module import ScriptTwin, as_python
+from syft.plans.building.script_module import UnpackedScript, as_python
 from syft.workers.shells.named_datasets import DATA, TARGET, key_tag
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
@@ -146,7 +146,7 @@ class SentTraining:
 
 def _as_before(model: nn.Module, original: nn.Module) -> nn.Module:
     """A module of the kind that the user gave: of a script, a script with the same values."""
-    if not isinstance(model, ScriptTwin):
+    if not isinstance(model, UnpackedScript):
         for part, given in zip(model.modules(), original.modules(), strict=True):
             part.training = given.training
         return model

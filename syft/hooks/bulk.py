@@ -16,7 +16,7 @@ from torch import nn
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet
-from syft.hooks.sending import card_of, guard_to_send, leaf_to_send
+from syft.hooks.sending import guard_to_send, leaf_to_send, summary_of
 from syft.tensors.pointer import make_pointer
 from syft.tensors.remote_link import RemoteLink
 from syft.workers.client.answers import values_in
@@ -30,7 +30,7 @@ from syft.workers.wire.messages import FetchAll, PutAll
 
 
 class Parcel:
-    """What is to go over one connection in one message, with the pointers to it.
+    """The tensors that go over one connection in one message, with the pointers to them.
 
     The pointers get their ids when it is sent.
     """
@@ -48,7 +48,7 @@ class Parcel:
         """Take a tensor along; returns the pointer to it."""
         if guard is not None:
             self.guards[len(self.tensors)] = guard
-        pointer = make_pointer(self.connection, 0, False, card=card_of(tensor))
+        pointer = make_pointer(self.connection, 0, False, summary=summary_of(tensor))
         self.tensors.append(tensor)
         self.pointers.append(pointer)
         return pointer
@@ -146,10 +146,10 @@ def unsend(tensor: torch.Tensor, sent: torch.Tensor) -> None:
         take_duty(links, first_link(sent).get())
 
 
-def take_duty(links: list[Any], twin: torch.Tensor) -> None:
-    """Have links take back the duty to collect from those of ``twin``, which is another pointer to
-    the same."""
-    for link, other in zip(links, first_link(twin).remote_links(), strict=False):
+def take_duty(links: list[Any], pointer: torch.Tensor) -> None:
+    """Have links take back the duty to collect from those of ``pointer``, which is another pointer
+    to the same."""
+    for link, other in zip(links, first_link(pointer).remote_links(), strict=False):
         link.take_duty_of(other)
 
 
@@ -267,8 +267,8 @@ def _release(
                 dropped.append(link)
     _await_all([order.ask(user, keep=False) for order in again.values()])
     for connection, order in again.items():
-        for place, twin in order.places.items():
-            take_duty(first_link(orders[connection].places[place]).remote_links(), twin)
+        for place, pointer in order.places.items():
+            take_duty(first_link(orders[connection].places[place]).remote_links(), pointer)
     if drop:
         discard_all(dropped)
 

@@ -13,7 +13,7 @@ from syft.chain.wrapper import first_link
 from syft.exceptions import UnsupportedOperation
 
 NAMES = ("gc", "garbage_collection", "garbage_collect_data")
-"""What earlier versions called it on one kind of tensor or another."""
+"""The names that earlier versions had for it on one kind of tensor or another."""
 
 
 def collects(tensor: torch.Tensor) -> bool:

@@ -27,7 +27,7 @@ one of ours for every key ("Autograd")."""
 
 
 class Removable(Protocol):
-    """What torch returns for a registered hook: a handle that removes it again."""
+    """The handle that torch returns for a registered hook: it removes the hook again."""
 
     def remove(self) -> None:
         """Remove the hook."""

@@ -281,14 +281,14 @@ def copy_module(module: nn.Module) -> nn.Module:
     """A deep copy; remote parameters are copied where they are.
 
     >>> model = torch.nn.Linear(2, 1)
-    >>> twin = model.copy().send(bob)  # the model itself stays here
-    >>> print(twin.location, model.location)
+    >>> duplicate = model.copy().send(bob)  # the model itself stays here
+    >>> print(duplicate.location, model.location)
     <VirtualWorker id:bob #objects:2> None
     """
-    twin = copying.deepcopy(module)
-    for tensor in tensors_of(twin):
+    duplicate = copying.deepcopy(module)
+    for tensor in tensors_of(duplicate):
         _marked(tensor)
-    return twin
+    return duplicate
 
 
 def module_location(module: nn.Module) -> Any:

@@ -48,11 +48,11 @@ _GONE: Final = {
     "ID_PROVIDER": "sy.ids.new_id() draws an id",
     "BaseWorker": "sy.VirtualWorker, sy.WebsocketServerWorker and sy.connect give workers",
 }
-"""What the package has in place of each name."""
+"""For each name: what the package has in its place."""
 
 
 def not_there(name: str) -> NotThere | None:
-    """What to raise for a name of the package of earlier versions; None for any other name.
+    """The error for a name of the package of earlier versions; None for any other name.
 
     >>> print(not_there("make_hook"), not_there("nonsense"))
     sy.make_hook is not there: sy.TorchHook(torch). None

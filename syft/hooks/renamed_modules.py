@@ -42,7 +42,7 @@ _MODULES: Final = {
     "syft.workers.websocket_client": _WORKERS,
     "syft.workers.websocket_server": _WORKERS,
 }
-"""What the package has in place of each module."""
+"""For each module: what the package has in its place."""
 
 
 class RenamedModules:

@@ -25,9 +25,9 @@ from syft.workers.client.transport import Location as Worker
 from syft.workers.client.transport import Owner
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.private_memory import make_private
-from syft.workers.labels.claim import names_in, set_writers, writers_of
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
+from syft.workers.labels.origin import names_in, set_writers, writers_of
 from syft.workers.wire.messages import Put
 
 Location = Worker | str
@@ -76,7 +76,7 @@ class SentCopy:
             promised, id = id, connection.put(tensor, id, guard, writers)
             if promised is not None and collects:
                 connection.add_owner(id)
-            pointer = make_pointer(connection, id, collects, card=card_of(tensor))
+            pointer = make_pointer(connection, id, collects, summary=summary_of(tensor))
             if connection.pending or connection.groups:
                 connection.follow_last(pointer.child)
             if type(tensor) is not Wrapper:
@@ -171,11 +171,11 @@ def refuse_shared(tensor: torch.Tensor) -> None:
         raise NotSendable("a shared tensor", instead)
 
 
-def card_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+def summary_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     """Tags, description and shape, for the repr of the pointer; None for a tensor without tags.
 
     >>> hook = sy.TorchHook(torch)
-    >>> card_of(torch.ones(2).tag("#digits"))
+    >>> summary_of(torch.ones(2).tag("#digits"))
     (['#digits'], None, torch.Size([2]))
     """
     names = tensor.__dict__

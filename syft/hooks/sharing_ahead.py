@@ -1,4 +1,4 @@
-"""What users ask before they run something on shared tensors: what it costs, and dealing for it."""
+"""Questions before something runs on shared tensors: what it costs, and dealing for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syft.tensors.shared.ahead import (
 
 
 def cost(function: Callable[..., Any], *args: Any) -> Cost:
-    """What a run of a function, module or plan on shared arguments costs; nothing is sent for it.
+    """The cost of a run of a function, module or plan on shared arguments; nothing is sent for it.
 
     It is run without values, and what it computes is dropped.  Optimizers that it steps are left as
     they were, without the gradients; other shared tensors that a function keeps must be made anew

@@ -1,4 +1,4 @@
-"""What tensors and modules learn of sharing: share, get, reveal, refresh, encrypt and decrypt.
+"""Methods of sharing for tensors and modules: share, get, reveal, refresh, encrypt and decrypt.
 
 A tensor of this process is split here, a remote one by the worker that holds it.
 """

@@ -18,7 +18,7 @@ from syft.exceptions import NothingToGet, UnsupportedOperation
 from syft.hooks.sending import Location, names_of, refuse_shared
 from syft.tensors.shared.shared_values import get_shared, is_shared
 from syft.workers.execution.leaving import copy_in_graph
-from syft.workers.labels.claim import names_in
+from syft.workers.labels.origin import names_in
 
 _PART: Final = "_part_of_module"
 
@@ -110,7 +110,7 @@ def move(
 def moved(
     tensor: torch.Tensor, location: Location, requires_grad: bool = False, user: str | None = None
 ) -> Any:
-    """What :func:`move` returns, also of a part of a module."""
+    """The tensor that :func:`move` returns, also of a part of a module."""
     refuse_shared(tensor)
     link = first_link(tensor)
     result = link.move(location, requires_grad, user)

@@ -79,7 +79,7 @@ TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "refresh": refresh,
     "decrypt": sharing_methods.decrypt,
 }
-"""What is added to ``torch.Tensor`` and needs no local worker."""
+"""Methods that ``torch.Tensor`` gets and that need no local worker."""
 
 TENSOR_ATTRIBUTES: Final[dict[str, Callable[[torch.Tensor], Any]]] = {
     "location": tensor_methods.location,
@@ -101,7 +101,7 @@ MODULE_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "float_prec": module_methods.decode_module,
     "decrypt": sharing_methods.decrypt_module,
 }
-"""What is added to ``nn.Module`` and needs no local worker."""
+"""Methods that ``nn.Module`` gets and that need no local worker."""
 
 MODULE_ATTRIBUTES: Final[dict[str, Callable[[nn.Module], Any]]] = {
     "location": module_methods.module_location,
@@ -182,7 +182,7 @@ class TorchHook:
         return f"<TorchHook {self._state()}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: who has hooked torch, and the workers known to it."""
+        """A notebook shows this: who has hooked torch, and the workers known to it."""
         workers = self.local_worker.network.workers.values()
         cells = [worker.cells_shown() for worker in workers]
         return line("TorchHook", self._state()) + table(WORKER_HEAD, cells, named=True)

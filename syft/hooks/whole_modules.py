@@ -1,4 +1,4 @@
-"""What torch does with every parameter of a module, as one message to each worker.
+"""Methods of torch that touch every parameter of a module, as one message to each worker.
 
 ``model.state_dict()`` calls ``detach`` of every parameter, ``model.double()`` converts each one: a
 message each, if they are at a worker.  So while such a method runs, a group of messages
@@ -145,7 +145,7 @@ class WholeModules:
 
 
 def _together(method: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes one message for each worker of what a method does with a module."""
+    """The same method, with one message to each worker for all that it does with a module."""
 
     def surrounded(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if _INSIDE.get() or RECORDING.get() is not None:
@@ -164,7 +164,7 @@ def _together(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checked_before(load_state_dict: Callable[..., Any]) -> Callable[..., Any]:
-    """What loads a state into a module if it is here, or where the module is."""
+    """The same method, which checks first where the module and the state are."""
 
     def surrounded(self: nn.Module, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         check_places(self, state_dict, kwargs.get("assign") or args[1:2] == (True,))
@@ -204,7 +204,7 @@ def _elsewhere(name: str, module: str, state: str) -> LocationMismatch:
 
 
 def _cleared_before(zero_grad: Callable[..., Any]) -> Callable[..., Any]:
-    """What takes the gradients at each worker away in one message; the method finds none then."""
+    """The same method, which finds no gradients: one message to each worker has taken them away."""
 
     def surrounded(self: nn.Module | Optimizer, set_to_none: bool = True) -> None:
         if set_to_none and RECORDING.get() is None:

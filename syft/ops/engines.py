@@ -150,8 +150,8 @@ def _may_stand(tensor: torch.Tensor, has_graph: bool) -> bool:
     graph, or none."""
     if type(tensor) not in EXACT_TENSOR_TYPES or tensor.layout is not torch.strided:
         return False
-    strange = tensor.is_quantized, tensor.is_inference(), tensor.is_conj(), tensor.is_neg()
-    if device_of(tensor) != _CPU or any(strange):
+    unusual = tensor.is_quantized, tensor.is_inference(), tensor.is_conj(), tensor.is_neg()
+    if device_of(tensor) != _CPU or any(unusual):
         return False
     base = tensor._base  # how a view came to be decides whether it may be written
     if base is None:

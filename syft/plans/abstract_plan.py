@@ -1,4 +1,4 @@
-"""What every kind of plan can do: be built, called, read, sent and found.
+"""The common part of all kinds of plans: they are built, called, read, sent and found.
 
 A class whose instances are plans (:class:`~syft.plans.plan.Plan`) and a single method of it
 (:func:`~syft.plans.method_plan.method2plan`) differ in what they are recorded from and in where
@@ -54,7 +54,7 @@ class AbstractPlan(Exportable):
 
     @abstractmethod
     def _recipe(self) -> Recipe | None:
-        """What the plan is recorded from; None for one that only replays."""
+        """The function that the plan is recorded from; None for one that only replays."""
 
     @abstractmethod
     def _kind(self) -> str:
@@ -292,7 +292,7 @@ class AbstractPlan(Exportable):
         return f"<{self._kind()} {self.name} id:{self.id} owner:{owner}{built}>{code}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the operations, the state, and where the plan is."""
+        """A notebook shows this: the operations, the state, and where the plan is."""
         owner = "nobody" if AbstractPlan.sender is None else AbstractPlan.sender.worker.id
         facts, code = ["not built"], ""
         if self.is_built:
@@ -419,7 +419,8 @@ class AbstractPlan(Exportable):
     # ------------------------------------------------------------------------------------- owner
 
     def _sender(self) -> PlanSender:
-        """What sends plans; raises :class:`~syft.exceptions.HookError` if torch is not hooked."""
+        """The sender of plans; raises :class:`~syft.exceptions.HookError` if torch is not
+        hooked."""
         sender = AbstractPlan.sender
         if sender is None:
             raise HookError("torch is not hooked", "call sy.TorchHook(torch) first")
@@ -449,7 +450,7 @@ class AbstractPlan(Exportable):
 
     @property
     def description(self) -> str | None:
-        """What the plan is, in words."""
+        """A description of the plan in words."""
         return self._record.description
 
     def tag(self, *tags: str) -> Any:

@@ -86,11 +86,12 @@ class FunctionPlan(Plan):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        twin = super().__deepcopy__(memo)
+        duplicate = super().__deepcopy__(memo)
         built = self._record.built
         if built is not None and built.replays_only:
-            twin._function = None  # the function would use the state in its closure: the original's
-        return twin
+            # The function would use the state in its closure, which is the original's.
+            duplicate._function = None
+        return duplicate
 
 
 def name_of(function: Callable[..., Any]) -> str:

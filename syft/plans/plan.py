@@ -227,19 +227,19 @@ class Plan(AbstractPlan, nn.Module):
         >>> plan = sy.func2plan(args_shape=[(2,)], state=[torch.ones(2)])(
         ...     lambda x, state: state.read()[0].add_(x)
         ... )
-        >>> twin = plan.copy()
-        >>> twin(torch.ones(2)), plan.state_dict()
+        >>> duplicate = plan.copy()
+        >>> duplicate(torch.ones(2)), plan.state_dict()
         (tensor([2., 2.]), {'state.0': tensor([1., 1.])})
         """
         return copying.deepcopy(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        twin = type(self).__new__(type(self))
-        memo[id(self)] = twin
+        duplicate = type(self).__new__(type(self))
+        memo[id(self)] = duplicate
         attributes = copying.deepcopy(self.__dict__, memo)
-        object.__setattr__(twin, "__dict__", attributes)
-        twin._record = copied_record(self._record, twin._recipe(), memo)
-        return twin
+        object.__setattr__(duplicate, "__dict__", attributes)
+        duplicate._record = copied_record(self._record, duplicate._recipe(), memo)
+        return duplicate
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__

@@ -53,16 +53,16 @@ def copied_record(record: PlanRecord, recipe: Recipe | None, memo: dict[int, Any
     >>> PlanRecord("net").tags == copied_record(PlanRecord("net"), None, {}).tags
     True
     """
-    twin = PlanRecord()
-    twin.tags, twin.description = set(record.tags), record.description
+    duplicate = PlanRecord()
+    duplicate.tags, duplicate.description = set(record.tags), record.description
     built = record.built
     if built is None:
-        return twin
+        return duplicate
     if recipe is None or built.holds():
-        twin.built = copied(built, recipe, memo)
+        duplicate.built = copied(built, recipe, memo)
     elif built.replays_only:
         raise NotBuilt("copied", built.change() or "")
-    return twin
+    return duplicate
 
 
 class PlanSender(ABC):

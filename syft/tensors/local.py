@@ -1,4 +1,4 @@
-"""What function-level links before a tensor in this process have in common.
+"""Function-level links before a tensor in this process: what all of them do alike.
 
 Such a link adds something to every operation (it logs, counts, checks), and torch runs the
 operation on the tensor behind it, which may be plain or the head of another chain.  By default the

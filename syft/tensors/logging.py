@@ -1,7 +1,7 @@
 """LoggingTensor: the smallest complete link. It logs each operation, and runs it.
 
 Every operation goes to the logger ``syft.tensors.logging``, on whichever worker it runs: a
-LoggingTensor that was sent to bob logs at bob.
+LoggingTensor that was sent to bob logs on bob.
 
 >>> import logging, sys
 >>> log = logging.getLogger("syft.tensors.logging")

@@ -67,7 +67,7 @@ class MultiPointerTensor(Link):
         return f"[MultiPointerTensor]{lines}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a line for each pointer."""
+        """A notebook shows this: a line for each pointer."""
         return "<br>".join(str(link._repr_html_()) for link in self.child.values())
 
     def place(self) -> str:

@@ -46,7 +46,7 @@ from syft.serde.expect import expect_fields, expect_int, expect_type
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register, register_check
 from syft.tensors.bare_pointer import BarePointer
-from syft.tensors.remote_link import Card
+from syft.tensors.remote_link import Summary
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.client.facts import FACTS, UNKNOWN
 from syft.workers.client.handles import Handle
@@ -100,10 +100,10 @@ class PointerTensor(RemoteReference, BarePointer):
 
     level = Level.FUNCTION
 
-    # Rarely set, as ``_card`` is.
+    # Rarely set, as ``_summary`` is.
     _parent: PointerTensor | None = None
     gradient_known: tuple[int, Any] | None = None
-    """What the connection knows of the gradient: see :class:`~syft.workers.client.facts.Facts`."""
+    """Facts of the connection about the gradient: see :class:`~syft.workers.client.facts.Facts`."""
     grid: Any = None
     """The grid of remote numbers in fixed precision, where it was chosen at this end."""
     may_be_argument: bool = False
@@ -148,8 +148,8 @@ class PointerTensor(RemoteReference, BarePointer):
         """``[PointerTensor | me:1 -> bob:2]``, and the tags if there are any."""
         attribute = ".child" * self.depth
         arrow = f"{self.owner.id}:{self.id} -> {self.location.id}:{self.id_at_location}"
-        card = self._card.show() if self._card is not None else ""
-        return f"[PointerTensor | {arrow}]{attribute}{card}"
+        summary = self._summary.show() if self._summary is not None else ""
+        return f"[PointerTensor | {arrow}]{attribute}{summary}"
 
     def place(self) -> str:
         """The name of the worker that holds the data.
@@ -253,7 +253,7 @@ register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.locatio
 
 
 def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
-    """What a call returns that makes one new tensor, if that is not there yet."""
+    """The result of a call that makes one new tensor, if that is not there yet."""
     if type(value) is not Pending:
         return connection.results(value, out, ONE_TENSOR, fresh=True)
     link = PointerTensor(connection, out)
@@ -348,7 +348,7 @@ def make_pointer(
     id: int,
     garbage_collect_data: bool = True,
     depth: int = 0,
-    card: tuple[Any, ...] | None = None,
+    summary: tuple[Any, ...] | None = None,
 ) -> Wrapper:
     """A wrapped pointer to object ``id`` at the other end of ``connection``.
 
@@ -359,8 +359,8 @@ def make_pointer(
     link = _unset(PointerTensor)  # as in ``call``
     link.connection, link.id_at_location = connection, id
     link.garbage_collect_data, link.depth = garbage_collect_data, depth
-    if card is not None:
-        link._card = Card(*card)
+    if summary is not None:
+        link._summary = Summary(*summary)
     wrapper: Wrapper = make_opaque()
     wrapper.child = link
     return wrapper

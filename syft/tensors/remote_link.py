@@ -1,4 +1,4 @@
-"""What links to an object at another worker have in common: fetch it, move it, describe it.
+"""Links to an object at another worker: all of them fetch it, move it and describe it.
 
 Each method is one message over the link's connection.  The torch calls themselves are
 :class:`~syft.tensors.pointer.PointerTensor`'s.
@@ -26,7 +26,7 @@ from syft.ops.nested import Arguments
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.conversions import Conversion
-from syft.workers.client.answers import card_in
+from syft.workers.client.answers import summary_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.contents import is_shared
 from syft.workers.client.handles import FetchHandle
@@ -45,10 +45,10 @@ from syft.workers.wire.messages import (
 )
 
 
-class Card:
-    """What is known about a remote tensor without asking again: tags, description, shape.
+class Summary:
+    """Facts about a remote tensor that need no question: tags, description, shape.
 
-    >>> Card(["#digits"], None, torch.Size([2])).show()
+    >>> Summary(["#digits"], None, torch.Size([2])).show()
     '\\n\\tTags: #digits \\n\\tShape: torch.Size([2])'
     """
 
@@ -82,7 +82,7 @@ class RemoteLink(Link):
     id_at_location: int
 
     # Rarely set, so kept out of the slots: a pointer is made for every result.
-    _card: Card | None = None
+    _summary: Summary | None = None
     pending: Pending | None = None
     private_kind: tuple[torch.dtype, torch.Size, int] | None = None
     """Of a private tensor that was sent: dtype, shape, and how often facts were forgotten then."""
@@ -114,11 +114,11 @@ class RemoteLink(Link):
         self.private_kind = tensor.dtype, tensor.shape, self.connection.facts.losses
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: where the tensor is, and what is known of it without asking."""
+        """A notebook shows this: where the tensor is, and what is known of it without asking."""
         private = "" if self.private_kind is None else "private"
-        card = self._card
-        tags = "" if card is None else names(card.tags)
-        description = card.description or "" if card is not None else ""
+        summary = self._summary
+        tags = "" if summary is None else names(summary.tags)
+        description = summary.description or "" if summary is not None else ""
         arrow = f"{self.owner.id}:{self.id} -> {self.place()}:{self.id_at_location}"
         place = f"{self.place()}{'.child' * self.depth}"
         return line(place, self._kind_seen(), private, tags, description, title=arrow, before="→ ")
@@ -131,8 +131,8 @@ class RemoteLink(Link):
         dtype, shape = facts.kind_seen(self.id_at_location)
         if self.private_kind is not None and self.private_kind[2] == facts.losses:
             dtype, shape, _ = self.private_kind
-        if shape is None and self._card is not None:
-            shape = self._card.shape
+        if shape is None and self._summary is not None:
+            shape = self._summary.shape
         return kind_shown(dtype, shape)
 
     # ------------------------------------------------------------------------------ send, get, move
@@ -203,7 +203,7 @@ class RemoteLink(Link):
         pending = self.connection.move(id, connection, arrives, user)
         collects = self.garbage_collect_data
         self._object_leaves(pending)
-        moved: Any = self._twin(connection, id, collects, pending)
+        moved: Any = self._link_to(connection, id, collects, pending)
         moved.child.asked, moved.child.moved = self.connection, True
         return moved
 
@@ -215,7 +215,7 @@ class RemoteLink(Link):
         """A copy of the remote tensor, at the same worker, and a pointer to it.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> twin = x.child.copy()
+        >>> duplicate = x.child.copy()
         >>> bob.objects_count()
         2
         """
@@ -226,7 +226,7 @@ class RemoteLink(Link):
             return part.detach().clone().requires_grad_(part.requires_grad)
         out = new_id()
         pending = self.connection.order(Duplicate, self.id_at_location, out, made=(out,))
-        return self._twin(self.connection, out, True, pending)
+        return self._link_to(self.connection, out, True, pending)
 
     def allow(
         self,
@@ -245,15 +245,15 @@ class RemoteLink(Link):
         out = new_id()
         request = (self.id_at_location, users, out, destinations)
         pending = self.connection.order(Allow, *request, providers=providers, made=(out,))
-        return self._twin(self.connection, out, True, pending)
+        return self._link_to(self.connection, out, True, pending)
 
-    def _twin(
+    def _link_to(
         self, connection: Connection, id: int, collects: bool, pending: Pending | None = None
     ) -> Wrapper:
         """A link of this kind to another object that has the same value and tags."""
         link = type(self)(connection, id, collects)
         link.pending = pending
-        link._card = self._card
+        link._summary = self._summary
         return wrap(link)
 
     def remote_get(self, user: str | None = None) -> torch.Tensor:
@@ -324,7 +324,7 @@ class RemoteLink(Link):
         self.connection.when_settled(pending, partial(_moved, weakref.ref(self), *about))
 
     def share_with(self, to: str) -> None:
-        """Let worker ``to`` change the object, before a twin of this link goes there.
+        """Let worker ``to`` change the object, before a copy of this link goes there.
 
         Where its requests may overtake this one, it waits until that is done.
         """
@@ -334,7 +334,7 @@ class RemoteLink(Link):
                 self.connection.ask(Search, (str(self.id_at_location),))
 
     def leave(self) -> None:
-        """Hand the duty to collect over to the twin of this link that has left."""
+        """Hand the duty to collect over to the copy of this link that has left."""
         self.garbage_collect_data = False
 
     def take_duty_of(self, other: RemoteLink) -> None:
@@ -354,10 +354,10 @@ class RemoteLink(Link):
         """The description of the remote tensor, asked for at each call."""
         return self._describe().description
 
-    def _describe(self) -> Card:
-        card = Card(*card_in(self.connection.ask(Describe, self.id_at_location))[:3])
-        self._card = card if card.tags or card.description else None
-        return card
+    def _describe(self) -> Summary:
+        summary = Summary(*summary_in(self.connection.ask(Describe, self.id_at_location))[:3])
+        self._summary = summary if summary.tags or summary.description else None
+        return summary
 
     def annotate(self, tags: tuple[str, ...], description: str | None) -> None:
         """Add tags to the remote tensor, and set its description unless it is None.
@@ -372,13 +372,13 @@ class RemoteLink(Link):
         if pending is None:
             self._describe()
             return
-        known = self._card or Card([], None, None)
+        known = self._summary or Summary([], None, None)
         merged = sorted({*known.tags, *tags})
-        self._card = Card(merged, description or known.description, known.shape)
+        self._summary = Summary(merged, description or known.description, known.shape)
 
 
 def _fetched(link: weakref.ref[RemoteLink], pending: Pending) -> None:
-    """What has been fetched need not be collected; after a failure it is still there."""
+    """A fetched object need not be collected; after a failure it is still there."""
     pointer = link()
     if pointer is not None and not pending.failed:
         pointer.garbage_collect_data = False
@@ -387,7 +387,8 @@ def _fetched(link: weakref.ref[RemoteLink], pending: Pending) -> None:
 def _moved(
     link: weakref.ref[RemoteLink], connection: Connection, id: int, collects: bool, pending: Pending
 ) -> None:
-    """What a move has not taken away is collected as before; if its pointer is gone, at once."""
+    """An object that a move has left here is collected as before; if its pointer is gone, at
+    once."""
     pointer = link()
     if not pending.failed:
         connection.stop_owning(id)

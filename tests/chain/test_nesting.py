@@ -125,8 +125,8 @@ def test_it_behaves_like_a_tensor(chain: tuple[Make, list[str]]) -> None:
     assert torch.cat([x, x]).shape == (4,)
     assert torch.add(x, x, out=x) is x
     assert (x + torch.tensor(1.0)).tolist() == [19.0, 7.0]
-    twin = copy.deepcopy(x)
-    twin.zero_()
+    duplicate = copy.deepcopy(x)
+    duplicate.zero_()
     assert x.tolist() == [18.0, 6.0]
     leaf = x.copy().requires_grad_()
     (leaf * leaf).sum().backward()

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.ops.nested import Arguments, Keywords
 from syft.chain.wrapper import Wrapper, links_in, wrap
 from syft.codes import WireCode
 from syft.exceptions import (
@@ -26,6 +25,7 @@ from syft.exceptions import (
     NotSendable,
     SyftError,
 )
+from syft.ops.nested import Arguments, Keywords
 from syft.ops.table import name_of
 from syft.serde import Packer, Unpacker, pack, register, unpack, unpack_at
 from syft.serde.expect import expect_fields
@@ -178,10 +178,10 @@ def test_autograd_and_modules_work() -> None:
 
 def test_a_deep_copy_is_its_own() -> None:
     x = journal(1, 2)
-    twin = copy.deepcopy(x)
-    twin += 1
+    duplicate = copy.deepcopy(x)
+    duplicate += 1
     assert repr(x) == "(Wrapper)>JournalTensor>tensor([1., 2.])"
-    assert repr(twin) == "(Wrapper)>JournalTensor>tensor([2., 3.])"
+    assert repr(duplicate) == "(Wrapper)>JournalTensor>tensor([2., 3.])"
 
 
 def test_two_kinds_do_not_mix() -> None:
@@ -283,8 +283,8 @@ def packed(*values: float) -> Wrapper:
 def test_a_link_answers_what_it_overrides(hook: sy.TorchHook) -> None:
     x = packed(1, 2)
     assert x.get().tolist() == [1.0, 2.0]
-    twin = x.copy()
-    assert twin is not x and twin.child is not x.child
+    duplicate = x.copy()
+    assert duplicate is not x and duplicate.child is not x.child
     assert copy.deepcopy(x).get().tolist() == [1.0, 2.0]
 
 

@@ -136,9 +136,9 @@ def test_copies_are_wrappers_over_the_same_or_a_new_tensor(
     make: Callable[[Any], torch.Tensor],
 ) -> None:
     x = make(VALUES)
-    for twin in (copy.copy(x), copy.deepcopy(x), x.copy(), copy.deepcopy([x])[0], x.clone()):
-        assert type(twin) is Wrapper
-        assert type(twin.child) is type(x.child)
+    for duplicate in (copy.copy(x), copy.deepcopy(x), x.copy(), copy.deepcopy([x])[0], x.clone()):
+        assert type(duplicate) is Wrapper
+        assert type(duplicate.child) is type(x.child)
     deep = copy.deepcopy(x)
     deep.mul_(2)
     assert x.tolist() == VALUES
@@ -158,9 +158,9 @@ def test_copies_of_a_parameter_are_parameters(make: Callable[[Any], torch.Tensor
     parameter = nn.Parameter(make(VALUES))
     assert isinstance(parameter, nn.Parameter)
     assert repr(parameter).startswith("Parameter containing:\n(Wrapper)>")
-    for twin in (copy.copy(parameter), copy.deepcopy(parameter)):
-        assert isinstance(twin, nn.Parameter)
-        assert twin.requires_grad
+    for duplicate in (copy.copy(parameter), copy.deepcopy(parameter)):
+        assert isinstance(duplicate, nn.Parameter)
+        assert duplicate.requires_grad
 
 
 def test_values_are_asked_for_through_the_chain(make: Callable[[Any], torch.Tensor]) -> None:

@@ -169,9 +169,9 @@ def test_deepcopy_at_dispatch_level(make: Make) -> None:
     fixed = make("fixed")
     x = fixed.requires_grad_()
     (x * 3).sum().backward()
-    twin = copy.deepcopy(x)
-    assert twin.requires_grad
-    assert twin.grad.tolist() == [3.0, 3.0]
+    duplicate = copy.deepcopy(x)
+    assert duplicate.requires_grad
+    assert duplicate.grad.tolist() == [3.0, 3.0]
     assert refusal(lambda: copy.deepcopy(x * 2)) == (
         "UnsupportedOperation: FixedPrecisionTensor has no rule for copy.deepcopy: only leaves can "
         "be copied; detach first."

@@ -225,15 +225,17 @@ def test_what_cannot_be_stacked_is_trained_one_by_one(
 ) -> None:
     data, model = samples([6, 8, 6]), model_of(make)
     clients = sy.SimulatedClients(model, data, F.cross_entropy, sgd(lr=0.1), batch_size=4)
-    twin = copy.deepcopy(model)
+    duplicate = copy.deepcopy(model)
     clients.round()
     assert clients.obstacle is not None and clients.obstacle.startswith(reason)
     singly = sy.SimulatedClients(
-        twin, data, F.cross_entropy, sgd(lr=0.1), batch_size=4, clients_at_once=1
+        duplicate, data, F.cross_entropy, sgd(lr=0.1), batch_size=4, clients_at_once=1
     )
     singly.round()
     assert singly.obstacle is None
-    for mine, other in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
+    for mine, other in zip(
+        model.state_dict().values(), duplicate.state_dict().values(), strict=True
+    ):
         assert torch.equal(mine, other)
     untrained = dict(model_of(make).named_parameters())
     assert not any(torch.equal(x, untrained[name]) for name, x in model.named_parameters())

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import syft as sy
+from syft.chain.wrapper import wrap
 from syft.exceptions import (
     CannotRecord,
     NotALeaf,
@@ -24,7 +25,6 @@ from syft.exceptions import (
     UnsupportedOperation,
     WorkerClosed,
 )
-from syft.chain.wrapper import wrap
 from syft.workers.wire.messages import Done, Drop, FetchAll, Move, Put, PutAll, Run
 from tests.serde.samples import same
 from tests.shells.child import make_worker
@@ -236,9 +236,9 @@ def test_a_kept_pointer_keeps_its_duty(
 ) -> None:
     x = torch.ones(2).send(bob).send(alice)
     if kept == "by the caller":
-        (twin,) = sy.get_all([x], keep=True)
-        assert not twin.child.garbage_collect_data
-        del twin
+        (duplicate,) = sy.get_all([x], keep=True)
+        assert not duplicate.child.garbage_collect_data
+        del duplicate
     else:
         missing = torch.ones(2).send(bob)
         missing.child.id_at_location += 1
@@ -349,10 +349,10 @@ def test_a_state_dict_is_one_message_and_so_is_its_content(
         state = sy.get_all(module.state_dict(keep_vars=True), keep=True)
     assert FetchAll in sent(log, "worker") and set(sent(log, "worker")) <= {FetchAll, Drop}
     assert all(torch.equal(state[name], value) for name, value in plain.items())
-    twin = nn.Sequential(*(nn.Linear(3, 3) for _ in range(20)), nn.BatchNorm1d(3))
-    twin.load_state_dict(state)
+    duplicate = nn.Sequential(*(nn.Linear(3, 3) for _ in range(20)), nn.BatchNorm1d(3))
+    duplicate.load_state_dict(state)
     x = torch.randn(2, 3)
-    assert torch.equal(twin(x), module.get()(x))
+    assert torch.equal(duplicate(x), module.get()(x))
 
 
 @pytest.mark.parametrize(

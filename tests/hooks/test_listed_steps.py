@@ -175,14 +175,14 @@ def test_parameters_at_two_workers(hook: sy.TorchHook, worker: sy.VirtualWorker)
     other = sy.VirtualWorker(hook, id="other")
     parts = nn.ModuleList([make().send(worker), make().send(other), make()])
     optimizer = optim.SGD(parts.parameters(), lr=0.1)
-    twin = make()
-    train(twin, optim.SGD(twin.parameters(), lr=0.1), data(), steps=1)
+    duplicate = make()
+    train(duplicate, optim.SGD(duplicate.parameters(), lr=0.1), data(), steps=1)
     for part, place in zip(parts, (worker, other, None), strict=True):
         x = data() if place is None else data().send(place)
         part(x).square().sum().backward()
     optimizer.step()
     for part in parts:
-        for mine, theirs in zip(twin.parameters(), part.parameters(), strict=True):
+        for mine, theirs in zip(duplicate.parameters(), part.parameters(), strict=True):
             there = theirs.copy().get() if theirs.location else theirs
             assert torch.equal(mine, there)
 

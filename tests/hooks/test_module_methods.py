@@ -111,9 +111,9 @@ def test_every_kind_of_module(worker: sy.VirtualWorker, alice: sy.VirtualWorker,
     torch.manual_seed(0)
     module = make()
     value = shape() if callable(shape) else torch.randn(shape) if type(shape) is tuple else shape
-    twin = copy.deepcopy(module)
+    duplicate = copy.deepcopy(module)
     torch.manual_seed(7)
-    expected = run(twin, value)
+    expected = run(duplicate, value)
     tensors = [*module.parameters(), *module.buffers()]
     identities = [id(tensor) for tensor in tensors]
 
@@ -136,15 +136,15 @@ def test_every_kind_of_module(worker: sy.VirtualWorker, alice: sy.VirtualWorker,
     after = [*module.parameters(), *module.buffers()]
     assert [id(tensor) for tensor in after] == identities
     assert all(type(p) is nn.Parameter for p in module.parameters())
-    assert list(module.state_dict()) == list(twin.state_dict())
-    for mine, theirs in zip(after, [*twin.parameters(), *twin.buffers()], strict=True):
+    assert list(module.state_dict()) == list(duplicate.state_dict())
+    for mine, theirs in zip(after, [*duplicate.parameters(), *duplicate.buffers()], strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
         assert mine.requires_grad == theirs.requires_grad
         assert (mine.grad is None) == (theirs.grad is None)
         assert mine.grad is None or torch.allclose(mine.grad, theirs.grad, atol=1e-4)
-    twin.zero_grad()
+    duplicate.zero_grad()
     torch.manual_seed(7)
-    expected = run(twin, value)
+    expected = run(duplicate, value)
     torch.manual_seed(7)
     assert torch.allclose(run(module, value), expected, atol=1e-4)
 
@@ -169,26 +169,26 @@ def test_a_recurrent_layer_keeps_its_weak_references(bob: sy.VirtualWorker) -> N
         ref() is weight
         for ref, weight in zip(lstm._flat_weight_refs, lstm._flat_weights, strict=True)
     )
-    twin = lstm.send(bob).copy()
-    assert all(a is b for a, b in zip(twin._flat_weights, twin.parameters(), strict=True))
-    assert twin(torch.ones(1, 1, 3).send(bob))[0].shape == (1, 1, 4)
+    duplicate = lstm.send(bob).copy()
+    assert all(a is b for a, b in zip(duplicate._flat_weights, duplicate.parameters(), strict=True))
+    assert duplicate(torch.ones(1, 1, 3).send(bob))[0].shape == (1, 1, 4)
 
 
 def test_tied_parameters_stay_tied(bob: sy.VirtualWorker) -> None:
     module = Mixture().send(bob)
     assert module.layers[0].weight is module.layers[1].weight
-    twin = module.copy()
-    assert twin.layers[0].weight is twin.layers[1].weight
-    assert twin.layers[0].weight is not module.layers[0].weight
+    duplicate = module.copy()
+    assert duplicate.layers[0].weight is duplicate.layers[1].weight
+    assert duplicate.layers[0].weight is not module.layers[0].weight
     assert len(inspect(bob)) == 2 * 9
     assert Mixture().layers[0].weight is not module.get().layers[0].weight
 
 
 def test_copy(bob: sy.VirtualWorker) -> None:
     module = nn.Linear(2, 1)
-    twin = module.copy()
-    assert twin.weight is not module.weight
-    assert torch.equal(twin.weight, module.weight)
+    duplicate = module.copy()
+    assert duplicate.weight is not module.weight
+    assert torch.equal(duplicate.weight, module.weight)
     module.send(bob)
     remote = module.copy()
     assert remote.location is bob

@@ -56,7 +56,7 @@ def test_what_was_made_after_somebody_asked(bob: sy.VirtualWorker) -> None:
     assert x.dim() == 2
     y = x * 2
     assert (x * 2).dtype == torch.float32
-    assert "float32" in shown(y), "the same as that of its twin"
+    assert "float32" in shown(y), "the same as that of its duplicate"
 
 
 def test_private_tensors(bob: sy.VirtualWorker) -> None:

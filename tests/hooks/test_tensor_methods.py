@@ -7,7 +7,7 @@ import torch
 
 import syft as sy
 from syft.chain.wrapper import first_link
-from syft.workers.labels.claim import writers_of
+from syft.workers.labels.origin import writers_of
 from tests.chain.refusal import refusal
 from tests.shells.owner import inspect
 

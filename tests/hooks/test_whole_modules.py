@@ -85,17 +85,17 @@ def test_a_whole_module_is_one_message(
     hook: sy.TorchHook, worker: sy.VirtualWorker, name: str
 ) -> None:
     act, messages = METHODS[name]
-    model, twin = make().send(worker), make()
+    model, duplicate = make().send(worker), make()
     sy.synchronize()
     with hook.record() as log:
         result = act(model)
         sy.synchronize()
     assert len(work(log)) <= messages
-    expected = act(twin)
-    assert (result is model) == (expected is twin)
-    assert [x.dtype for x in model.parameters()] == [x.dtype for x in twin.parameters()]
+    expected = act(duplicate)
+    assert (result is model) == (expected is duplicate)
+    assert [x.dtype for x in model.parameters()] == [x.dtype for x in duplicate.parameters()]
     assert [x.requires_grad for x in model.parameters()] == [
-        x.requires_grad for x in twin.parameters()
+        x.requires_grad for x in duplicate.parameters()
     ]
     assert all(isinstance(x, nn.Parameter) for x in model.parameters())
     assert model.location.id == "worker"
@@ -105,8 +105,8 @@ def test_a_whole_module_is_one_message(
             x.requires_grad is ("keep_vars" in name) for n, x in result.items() if "ght" in n
         )
         result = {key: value for key, value in result.items() if "vars" not in name}
-    assert same(model.state_dict(), twin.state_dict())
-    assert model[-2].seen == twin[-2].seen
+    assert same(model.state_dict(), duplicate.state_dict())
+    assert model[-2].seen == duplicate[-2].seen
     del log, result
 
 
@@ -208,12 +208,12 @@ def test_loading_what_is_at_the_worker(hook: sy.TorchHook, worker: sy.VirtualWor
 
 
 def test_what_does_not_fit_is_said_as_torch_says_it(worker: sy.VirtualWorker) -> None:
-    model, twin, wrong = make().send(worker), make(), make().state_dict()
+    model, duplicate, wrong = make().send(worker), make(), make().state_dict()
     wrong["0.weight"] = torch.zeros(2, 2)
     wrong["1.bias"] = torch.full((3,), 9.0)
     wrong["stray"] = wrong.pop("2.bias")
     texts = []
-    for module in (model, twin):
+    for module in (model, duplicate):
         with pytest.raises(RuntimeError) as caught:
             module.load_state_dict(wrong)
         texts.append(str(caught.value))
@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_said_as_torch_says_it(worker: sy.VirtualWorker) ->
     assert model[1].bias.copy().get().tolist() == [9, 9, 9], "what fits was loaded, as in torch"
     keys = [
         str(module.load_state_dict(wrong | {"0.weight": torch.zeros(3, 3)}, strict=False))
-        for module in (model, twin)
+        for module in (model, duplicate)
     ]
     assert keys[0] == keys[1]
     del caught

@@ -1,4 +1,4 @@
-"""Forecasts: what a call will do, from the looks of its tensors alone."""
+"""Predictions: what a call will do, from the looks of its tensors alone."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 import torch
 
-from syft.ops.table import ALTERS, FLAGS, FUNCTIONS, INPLACE
 from syft.ops import evaluate as module
 from syft.ops.evaluate import evaluate
 from syft.ops.nested import tensors_in
 from syft.ops.outcome import Given, Made, Outcome, Verdict
+from syft.ops.table import ALTERS, FLAGS, FUNCTIONS, INPLACE
 
 
 def of(function: Any, *args: Any, public: tuple[Any, ...] = (), **kwargs: Any) -> Outcome:
-    """A forecast, in which the values of the ``public`` arguments may be read."""
+    """A prediction, in which the values of the ``public`` arguments may be read."""
     return evaluate(function, args, kwargs, lambda x: any(x is one for one in public))
 
 
 def test_a_result_is_known_but_for_its_values() -> None:
     x, w = torch.ones(2, 3), torch.ones(3, 4, requires_grad=True)
-    forecast = of(torch.matmul, x, w)
-    assert forecast.verdict is Verdict.RUNS and not forecast.draws and forecast.writes == ()
+    prediction = of(torch.matmul, x, w)
+    assert prediction.verdict is Verdict.RUNS and not prediction.draws and prediction.writes == ()
     made = Made((2, 4), (4, 1), torch.float32, torch.device("cpu"), True, (1,), -1, 32, (2, 4))
-    assert forecast.result == made
+    assert prediction.result == made
     with torch.no_grad():
         assert not of(torch.matmul, x, w).result.requires_grad
 
@@ -39,17 +39,17 @@ def test_whether_a_result_lies_in_the_memory_of_an_input() -> None:
 
 
 def test_whether_a_view_may_be_written() -> None:
-    """What was forecast of one view does not count for another that looks like it."""
+    """What was predicted of one view does not count for another that looks like it."""
     x = torch.ones(2, 3, requires_grad=True)
     with torch.no_grad():
         without_graph = (x * 1)[0]
     views = [x[0], (x * 1).unbind()[0], without_graph, (x * 1)[0], (x * 1)[0].detach()]
     found = []
     for view in views:
-        forecast = evaluate(torch.Tensor.add_, (view, x[1].exp()), {})
-        found.append(forecast.verdict)
-        if forecast.verdict is Verdict.FAILS:
-            with pytest.raises(forecast.failure[0]):
+        prediction = evaluate(torch.Tensor.add_, (view, x[1].exp()), {})
+        found.append(prediction.verdict)
+        if prediction.verdict is Verdict.FAILS:
+            with pytest.raises(prediction.failure[0]):
                 view.add_(x[1].exp())
         else:
             view.add_(x[1].exp())
@@ -72,12 +72,12 @@ def test_no_write_in_place_enlarges_its_target() -> None:
     tried = 0
     for function in _in_place():
         target, other = torch.ones(5, 1), torch.ones(5)
-        forecast = of(function, target, other)
+        prediction = of(function, target, other)
         try:
             function(target, other)
         except Exception:
             tried += 1
-            assert forecast.verdict is Verdict.FAILS or not forecast.changed, function
+            assert prediction.verdict is Verdict.FAILS or not prediction.changed, function
         assert target.shape == (5, 1)
     assert tried > 40
 
@@ -123,8 +123,8 @@ def test_a_view_of_what_is_written_is_written_too() -> None:
 @pytest.mark.parametrize("training", [True, False])
 def test_running_statistics_are_written_in_training(training: bool) -> None:
     x, mean, variance = torch.ones(4, 2), torch.zeros(2), torch.ones(2)
-    forecast = of(torch.nn.functional.batch_norm, x, mean, variance, training=training)
-    assert forecast.writes == ((1, 2) if training else ())
+    prediction = of(torch.nn.functional.batch_norm, x, mean, variance, training=training)
+    assert prediction.writes == ((1, 2) if training else ())
 
 
 def test_what_a_write_changes_besides_values() -> None:
@@ -136,7 +136,7 @@ def test_what_a_write_changes_besides_values() -> None:
     assert of(torch.Tensor.mul_, x, 2).changed == ()
 
 
-def test_random_numbers_are_foreseen() -> None:
+def test_random_numbers_are_predicted() -> None:
     x = torch.ones(3)
     assert of(torch.bernoulli, x).draws and of(torch.Tensor.normal_, x).draws
     assert not of(torch.dropout, x, 0.5, False).draws and of(torch.dropout, x, 0.5, True).draws
@@ -157,9 +157,9 @@ def test_random_numbers_are_foreseen() -> None:
 def test_a_failure_that_shapes_decide(function: Any, args: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         function(*args)
-    forecast = of(function, *args)
-    assert forecast.verdict is Verdict.FAILS
-    kind, text = forecast.failure
+    prediction = of(function, *args)
+    assert prediction.verdict is Verdict.FAILS
+    kind, text = prediction.failure
     assert kind is error and text and "0x" not in text
 
 
@@ -207,9 +207,9 @@ def _shrink(x: torch.Tensor) -> None:
 
 
 def test_a_shape_that_follows_from_values_has_a_number_of_dimensions() -> None:
-    forecast = of(torch.nonzero, torch.ones(3))
-    assert forecast.result.shape == (-1, 1) and forecast.result.dtype is torch.int64
-    assert forecast.is_complete and not of(_least_squares, torch.ones(3)).is_complete
+    prediction = of(torch.nonzero, torch.ones(3))
+    assert prediction.result.shape == (-1, 1) and prediction.result.dtype is torch.int64
+    assert prediction.is_complete and not of(_least_squares, torch.ones(3)).is_complete
     shrunk = of(_shrink, torch.ones(3))
     assert shrunk.verdict is Verdict.RESIZES and not shrunk.is_complete
 
@@ -221,7 +221,7 @@ def test_what_torch_cannot_tell() -> None:
     assert of(torch.Tensor.neg, view).verdict is Verdict.UNKNOWN
 
 
-def test_results_that_are_not_strided_are_not_forecast() -> None:
+def test_results_that_are_not_strided_are_not_predicted() -> None:
     def sparse(x: torch.Tensor) -> torch.Tensor:
         return torch.sparse_coo_tensor(torch.zeros(1, 1, dtype=torch.int64), x, (2,))
 
@@ -248,7 +248,7 @@ def test_an_error_of_a_class_of_its_own_is_told_as_a_runtime_error() -> None:
 # ------------------------------------------------------------------------------------- signatures
 
 
-def test_equal_calls_share_a_forecast_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_calls_share_a_prediction_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: OrderedDict[Any, Any] = OrderedDict()
     monkeypatch.setattr(module, "_KEPT", kept)
     x = torch.ones(2, 3)
@@ -292,7 +292,7 @@ def test_equal_calls_share_a_forecast_and_others_do_not(monkeypatch: pytest.Monk
     assert len(kept) <= before + len(same) + 3
 
 
-def test_the_latest_forecasts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_predictions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_KEPT", 2)
     kept: OrderedDict[Any, Any] = OrderedDict()
     monkeypatch.setattr(module, "_KEPT", kept)
@@ -317,7 +317,7 @@ def test_wrong_arguments_fail_whatever_the_values_are() -> None:
     assert "fake" not in found.failure[1].lower()
 
 
-def test_what_has_no_hash_is_forecast_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_hash_is_predicted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: OrderedDict[Any, Any] = OrderedDict()
     monkeypatch.setattr(module, "_KEPT", kept)
     x = torch.ones(2, 3)

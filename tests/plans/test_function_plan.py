@@ -264,22 +264,22 @@ def test_a_copy_has_state_of_its_own() -> None:
         (total,) = state.read()
         return total.add_(x).clone()
 
-    twin = count.copy()
+    duplicate = count.copy()
     assert count(torch.ones(1)) == 1 and count(torch.ones(1)) == 2
-    assert twin(torch.ones(1)) == 1 and bias == 2
-    twin.build(torch.ones(1))
-    assert twin(torch.ones(1)) == 2 and bias == 2
+    assert duplicate(torch.ones(1)) == 1 and bias == 2
+    duplicate.build(torch.ones(1))
+    assert duplicate(torch.ones(1)) == 2 and bias == 2
 
 
 def test_a_copy_of_a_closure_only_replays() -> None:
     model = nn.Linear(2, 1)
     plan = sy.func2plan(args_shape=[(-1, 2)])(lambda x: model(x))
-    twin = plan.copy()
+    duplicate = plan.copy()
     with torch.no_grad():
         model.weight.zero_()
-    assert not torch.equal(twin(X), plan(X))
+    assert not torch.equal(duplicate(X), plan(X))
     with pytest.raises(ProgramError, match="came without its function"):
-        twin.build(X)
+        duplicate.build(X)
     assert plan.copy().copy().is_built
 
 

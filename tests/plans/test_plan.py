@@ -187,17 +187,17 @@ def test_nothing_to_read_before_it_is_built(net: Net) -> None:
 
 def test_a_copy_is_a_plan_of_its_own(net: Net) -> None:
     net.tag("#net").describe("a net").build(data())
-    twin = net.copy()
-    assert type(twin) is Net and twin.is_built and twin.id != net.id
-    assert twin.tags == {"#net"} and twin.description == "a net"
-    assert twin.program is not None and twin.actions == net.actions
+    duplicate = net.copy()
+    assert type(duplicate) is Net and duplicate.is_built and duplicate.id != net.id
+    assert duplicate.tags == {"#net"} and duplicate.description == "a net"
+    assert duplicate.program is not None and duplicate.actions == net.actions
     with torch.no_grad():
         net.fc1.weight.zero_()
         net.scale.zero_()
-    assert torch.equal(twin(data()), plain_of(twin)(data()))
-    assert twin.fc1.weight.any() and twin.scale == 2
-    twin.eval()
-    assert not twin.is_built and net.is_built
+    assert torch.equal(duplicate(data()), plain_of(duplicate)(data()))
+    assert duplicate.fc1.weight.any() and duplicate.scale == 2
+    duplicate.eval()
+    assert not duplicate.is_built and net.is_built
     assert not Net().copy().is_built
 
 

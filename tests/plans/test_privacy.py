@@ -44,8 +44,8 @@ def test_results_and_state_become_private(bob: sy.VirtualWorker, counter: sy.Pla
     (state,) = pointer.state_dict().values()
     assert "PermissionDenied" in refusal(state.get)
     assert "PermissionDenied" in refusal(pointer(X.send(bob)).get)  # from the state
-    twin = pointer.copy()
-    assert "PermissionDenied" in refusal(twin.get)
+    duplicate = pointer.copy()
+    assert "PermissionDenied" in refusal(duplicate.get)
     assert torch.equal(result.get(user="ann"), X)
     back = pointer.get(user="ann")
     assert torch.equal(back.state_dict()["state.0"], X * 2)

@@ -174,11 +174,11 @@ CASES = [("Adam", 0, 12), ("Adam", 2, 2), *((name, 1, 2) for name in list(OPTIMI
 @pytest.mark.parametrize(("name", "before", "steps"), CASES)
 def test_a_plan_trains_shared_parameters_with_every_optimizer(name, before, steps, share):
     """Also from the state that plain steps left, and plain steps go on from what comes back."""
-    mine, twin = (Trained(OPTIMIZERS[name]) for _ in range(2))
+    mine, duplicate = (Trained(OPTIMIZERS[name]) for _ in range(2))
     kept = {key: id(one) for key, one in mine.optimizer.state[mine.scale].items()}
     for _ in range(before):
         mine.step(mine.x, mine.y)
-        twin.trained(twin.x, twin.y)
+        duplicate.trained(duplicate.x, duplicate.y)
     share(mine.step)
     counts = {"step", "mu_product"}
     for state in mine.optimizer.state.values():
@@ -187,17 +187,17 @@ def test_a_plan_trains_shared_parameters_with_every_optimizer(name, before, step
     x, y = share(mine.x), share(mine.y)
     for _ in range(steps):
         mine.step(x, y)
-        twin.trained(twin.x, twin.y)
+        duplicate.trained(duplicate.x, duplicate.y)
     mine.step.get().float_precision()
     # Twelve roundings of half a step, 9.2e-5; shares round at random: 2.6e-5 to 6.0e-5 were seen.
-    assert mine.off(twin) < 1e-4
+    assert mine.off(duplicate) < 1e-4
     for key, one in mine.optimizer.state[mine.scale].items():
-        want = twin.optimizer.state[twin.scale][key]
+        want = duplicate.optimizer.state[duplicate.scale][key]
         assert torch.allclose(one, want, rtol=2e-3, atol=5e-5) and type(one) is torch.Tensor
         assert not kept or kept[key] == id(one)
     mine.step(mine.x, mine.y)
-    twin.trained(twin.x, twin.y)
-    assert mine.off(twin) < 1e-4
+    duplicate.trained(duplicate.x, duplicate.y)
+    assert mine.off(duplicate) < 1e-4
 
 
 def test_a_state_that_does_not_fit_leaves_a_plan_as_it_was(parties):
@@ -218,16 +218,16 @@ def test_a_state_that_does_not_fit_leaves_a_plan_as_it_was(parties):
 
 
 def test_a_cost_of_a_step_in_a_plan_leaves_its_counts(share):
-    mine, twin = (Trained(OPTIMIZERS["Adam"]) for _ in range(2))
+    mine, duplicate = (Trained(OPTIMIZERS["Adam"]) for _ in range(2))
     share(mine.step)
     for _ in range(2):
         cost = sy.cost(mine.step, share(mine.x), share(mine.y))
         mine.step(share(mine.x), share(mine.y))
-        twin.trained(twin.x, twin.y)
+        duplicate.trained(duplicate.x, duplicate.y)
     assert cost.rounds > 20
     mine.step.get().float_precision()
     assert [mine.optimizer.state[one]["step"].item() for one in mine.parameters] == [2.0] * 2
-    assert mine.off(twin) < 5e-5
+    assert mine.off(duplicate) < 5e-5
 
 
 def test_what_was_not_built_has_no_state(parties):

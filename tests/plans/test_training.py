@@ -16,11 +16,11 @@ from tests.plans.training import (
     batches,
     check_same,
     check_training,
+    duplicates,
     mlp,
     plan_of,
     tensors_of,
     train_step,
-    twins,
 )
 
 OPTIMIZERS: list[tuple[str, Callable[..., optim.Optimizer], dict[str, Any]]] = [
@@ -62,7 +62,7 @@ OPTIMIZERS: list[tuple[str, Callable[..., optim.Optimizer], dict[str, Any]]] = [
     "kind, options", [case[1:] for case in OPTIMIZERS], ids=[case[0] for case in OPTIMIZERS]
 )
 def test_every_optimizer(kind: Callable[..., optim.Optimizer], options: dict[str, Any]) -> None:
-    pair, oracle = twins(lambda: mlp(bias=kind is not optim.Muon), kind, **options)
+    pair, oracle = duplicates(lambda: mlp(bias=kind is not optim.Muon), kind, **options)
     check_training(train_step, pair, oracle, batches((4,)))
 
 
@@ -74,7 +74,7 @@ def test_every_optimizer(kind: Callable[..., optim.Optimizer], options: dict[str
 )
 def test_every_model(name: str, kind: Callable[..., optim.Optimizer], options: Any) -> None:
     make, shape = MODELS[name]
-    pair, oracle = twins(make, kind, **options)
+    pair, oracle = duplicates(make, kind, **options)
     check_training(train_step, pair, oracle, batches(shape))
 
 
@@ -94,7 +94,7 @@ class Words(nn.Module):
 
 @pytest.mark.parametrize("options", [{}, {"tied": True}, {"sparse": True}], ids=str)
 def test_word_vectors(options: dict[str, bool]) -> None:
-    pair, oracle = twins(lambda: Words(**options), optim.SGD, lr=0.1)
+    pair, oracle = duplicates(lambda: Words(**options), optim.SGD, lr=0.1)
     dice = torch.Generator().manual_seed(0)
     data = [
         (
@@ -108,7 +108,7 @@ def test_word_vectors(options: dict[str, bool]) -> None:
 
 def test_a_layer_that_counts_in_python_is_noticed() -> None:
     """With momentum=None, batch norm divides by how many batches there were."""
-    pair, _ = twins(
+    pair, _ = duplicates(
         lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, momentum=None)), optim.SGD, lr=0.1
     )
     with pytest.warns(sy.exceptions.FrozenPath, match=r"training.py:\d+: torch.Tensor.__float__"):
@@ -121,7 +121,7 @@ def test_a_layer_that_counts_in_python_is_noticed() -> None:
 def test_the_last_batch_is_smaller() -> None:
     for name in ("mlp", "cnn", "lstm", "transformer"):
         make, shape = MODELS[name]
-        pair, oracle = twins(make, optim.Adam)
+        pair, oracle = duplicates(make, optim.Adam)
         data = [*batches(shape, 3), *batches(shape, 1, size=3), *batches(shape, 1, size=11)]
         check_training(train_step, pair, oracle, data)
 
@@ -139,7 +139,7 @@ def test_the_learning_rate_is_an_argument() -> None:
         (optim.NAdam, {}),
         (optim.Adagrad, {"lr_decay": 0.1}),
     ]:
-        pair, oracle = twins(mlp, kind, **options)
+        pair, oracle = duplicates(mlp, kind, **options)
         before = pair[1].param_groups[0]["lr"]
 
         @sy.func2plan(state=pair)
@@ -156,7 +156,7 @@ def test_the_learning_rate_is_an_argument() -> None:
 
 def test_a_learning_rate_in_a_tensor_is_state() -> None:
     rates = [torch.tensor(0.1), torch.tensor(0.1)]
-    pair, oracle = twins(mlp, optim.SGD, lr=rates[0], momentum=0.9)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=rates[0], momentum=0.9)
     plan = plan_of(train_step, *pair)
     for number, (x, y) in enumerate(batches((4,), 5)):
         for _, optimizer in (pair, oracle):
@@ -169,14 +169,14 @@ def test_a_learning_rate_in_a_tensor_is_state() -> None:
 
 
 def test_without_a_seed_every_step_drops_others() -> None:
-    pair, _ = twins(MODELS["dropout"][0], optim.SGD, lr=0.0)
+    pair, _ = duplicates(MODELS["dropout"][0], optim.SGD, lr=0.0)
     plan = plan_of(train_step, *pair)
     ((x, y),) = batches((4,), 1)
     assert len({float(plan(x, y)) for _ in range(10)}) > 5
 
 
 def test_building_takes_no_random_numbers() -> None:
-    pair, _ = twins(MODELS["dropout"][0], optim.SGD, lr=0.1)
+    pair, _ = duplicates(MODELS["dropout"][0], optim.SGD, lr=0.1)
     plan = plan_of(train_step, *pair)
     ((x, y),) = batches((4,), 1)
     torch.manual_seed(3)
@@ -192,7 +192,7 @@ def test_building_takes_no_random_numbers() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_building_changes_nothing(name: str) -> None:
     make, shape = MODELS[name]
-    pair, oracle = twins(make, optim.Adam)
+    pair, oracle = duplicates(make, optim.Adam)
     for model, optimizer in (pair, oracle):
         for x, y in batches(shape, 2):
             torch.manual_seed(0)
@@ -212,7 +212,7 @@ def test_building_changes_nothing(name: str) -> None:
 
 
 def test_before_the_first_step_building_leaves_only_empty_state() -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     plan_of(train_step, *pair).build(*next(batches((4,))))
     assert all(parameter.grad is None for parameter in pair[0].parameters())
     assert all(not value.any() for key, value in tensors_of(*pair).items() if key[2:] in STATE)
@@ -227,7 +227,7 @@ STATE = {"step", "exp_avg", "exp_avg_sq"}
 
 
 def test_plan_and_plain_steps_take_turns() -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     plan = plan_of(train_step, *pair)
     for number, (x, y) in enumerate(batches((4,))):
         expected = train_step(*oracle, x, y)
@@ -243,7 +243,7 @@ def test_plan_and_plain_steps_take_turns() -> None:
 )
 def test_a_closure_needs_no_state(kind: Callable[..., optim.Optimizer], options: Any) -> None:
     """Model and optimizer are found where the function uses them."""
-    pair, oracle = twins(MODELS["cnn"][0], kind, **options)
+    pair, oracle = duplicates(MODELS["cnn"][0], kind, **options)
 
     @sy.func2plan()
     def training(x: Tensor, y: Tensor) -> Tensor:
@@ -261,7 +261,7 @@ def test_a_built_plan_does_not_call_the_function_again() -> None:
         calls.append(1)
         return train_step(*arguments)
 
-    pair, _ = twins(mlp, optim.Adam)
+    pair, _ = duplicates(mlp, optim.Adam)
     plan = plan_of(step, *pair)
     ((x, y),) = batches((4,), 1)
     plan.build(x, y)

@@ -20,16 +20,16 @@ from tests.plans.training import (
     batches,
     check_same,
     check_training,
+    duplicates,
     mlp,
     plan_of,
     tensors_of,
     train_step,
-    twins,
 )
 
 
 def test_a_loaded_optimizer_is_used() -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     plan = plan_of(train_step, *pair)
     data = list(batches((4,), 6))
     for x, y in data[:3]:
@@ -48,7 +48,7 @@ def test_a_loaded_optimizer_is_used() -> None:
 
 def test_a_scheduler_between_the_steps_is_followed() -> None:
     """An option is part of the recording: when it has changed, the plan is recorded again."""
-    pair, oracle = twins(mlp, optim.SGD, lr=0.1, momentum=0.9)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.1, momentum=0.9)
     schedules = [optim.lr_scheduler.StepLR(one[1], 4, gamma=0.5) for one in (pair, oracle)]
     plan = plan_of(train_step, *pair)
     for x, y in batches((4,), 12):
@@ -60,7 +60,7 @@ def test_a_scheduler_between_the_steps_is_followed() -> None:
 
 
 def test_a_scheduler_inside_the_step_is_noticed() -> None:
-    model, optimizer = twins(mlp, optim.SGD, lr=0.1)[0]
+    model, optimizer = duplicates(mlp, optim.SGD, lr=0.1)[0]
     schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
 
     def step(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class Careful(optim.Optimizer):
 
 
 def test_one_of_ones_own_that_decides_by_values_is_refused_too() -> None:
-    pair, _ = twins(mlp, Careful)
+    pair, _ = duplicates(mlp, Careful)
     before = copy.deepcopy(tensors_of(*pair))
     with pytest.raises(sy.exceptions.CannotRecord, match="Careful"):
         plan_of(train_step, *pair).build(*next(batches((4,))))
@@ -135,7 +135,7 @@ class Counting(Careful):
 
 
 def test_one_of_ones_own_that_counts_in_python_is_refused_too() -> None:
-    pair, _ = twins(mlp, Counting)
+    pair, _ = duplicates(mlp, Counting)
     train_step(*pair, *next(batches((4,))))
     before = copy.deepcopy(pair[0].state_dict())
     with pytest.raises(sy.exceptions.CannotRecord, match="Counting.* keeps 'steps' as a Python"):
@@ -156,12 +156,12 @@ class Plain(Careful):
 
 
 def test_one_of_ones_own_works() -> None:
-    pair, oracle = twins(mlp, Plain)
+    pair, oracle = duplicates(mlp, Plain)
     check_training(train_step, pair, oracle, batches((4,)))
 
 
 def test_gradients_may_be_collected_by_one_plan_and_used_by_another() -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
 
     @sy.func2plan(state=pair)
     def collect(x: Tensor, y: Tensor, state: Any) -> Tensor:
@@ -193,7 +193,7 @@ def test_gradients_may_be_collected_by_one_plan_and_used_by_another() -> None:
 
 
 def test_a_moving_average_of_the_weights_is_kept_beside() -> None:
-    pair, oracle = twins(mlp, optim.SGD, lr=0.1)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.1)
     averages = [copy.deepcopy(model) for model, _ in (pair, oracle)]
 
     def step(average: nn.Module, model: nn.Module, optimizer: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ def test_a_decision_that_changed_here_is_not_forgotten_there(
     hook: sy.TorchHook, bob: sy.VirtualWorker
 ) -> None:
     """The copy is the recording of one way to step: a call says so and changes nothing."""
-    pair, _ = twins(mlp, torch.optim.SGD, lr=0.1, momentum=0.9)
+    pair, _ = duplicates(mlp, torch.optim.SGD, lr=0.1, momentum=0.9)
     plan = plan_of(train_step, *pair)
     data = next(batches((4,)))
     plan.build(*data)
@@ -359,8 +359,8 @@ def test_every_pointer_to_a_plan_of_here_follows_its_options(
             FOLLOWED[change](pair[1])
             FOLLOWED[change](oracle[1])
     expected = train_step(*oracle, *data[0])
-    twin, back = plan.copy(), pointers[0].get()
-    assert torch.equal(twin(*data[0]), expected) and torch.equal(back(*data[0]), expected)
+    duplicate, back = plan.copy(), pointers[0].get()
+    assert torch.equal(duplicate(*data[0]), expected) and torch.equal(back(*data[0]), expected)
 
 
 @pytest.mark.parametrize("change", [each for each in CHANGES if each != "new group"])
@@ -373,11 +373,11 @@ def test_a_changed_option_is_followed_here(change: str) -> None:
         if number == 3:
             alter(pair[1])
             alter(oracle[1])
-            twin = plan.copy()
+            duplicate = plan.copy()
         expected = train_step(*oracle, x, y)
         assert torch.equal(plan(x, y), expected)
         if number >= 3:
-            assert torch.equal(twin(x, y), expected)
+            assert torch.equal(duplicate(x, y), expected)
     check_same(pair, oracle)
 
 

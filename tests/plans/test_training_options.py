@@ -15,7 +15,7 @@ from torch.optim import lr_scheduler
 
 import syft as sy
 from syft.plans.remote.pointer_plan import SENT_OPTIONS, PointerPlan, make_plan_pointer
-from tests.plans.training import Tensor, batches, check_same, mlp, plan_of, train_step, twins
+from tests.plans.training import Tensor, batches, check_same, duplicates, mlp, plan_of, train_step
 
 Change = Callable[[optim.Optimizer], Callable[[int, float], None]]
 """Makes what changes the options of an optimizer after each step, given its number and loss."""
@@ -93,7 +93,7 @@ def _check_same_there(pointer: Any, oracle: tuple[Any, Any]) -> None:
 def _check_followed(optimizer: str, schedule: str, place: sy.VirtualWorker, steps: int = 6) -> None:
     """Steps of a plan here and at a worker, and of plain PyTorch, under equal schedules."""
     make, options = OPTIMIZERS[optimizer]
-    pair, oracle = twins(mlp, make, **options)
+    pair, oracle = duplicates(mlp, make, **options)
     plan = plan_of(train_step, *pair)
     data = list(batches((4,), steps))
     plan.build(*data[0])
@@ -129,14 +129,14 @@ def test_an_optimizer_that_only_the_function_leads_to_is_followed(bob: sy.Virtua
 
     class Trainer:
         def __init__(self) -> None:
-            self.model, self.optimizer = twins(mlp, optim.Adam)[0]
+            self.model, self.optimizer = duplicates(mlp, optim.Adam)[0]
 
         def step(self, x: Tensor, y: Tensor) -> Tensor:
             if x.sum() > 1e9:
                 return x
             return train_step(self.model, self.optimizer, x, y)
 
-    trainer, (model, optimizer) = Trainer(), twins(mlp, optim.Adam)[0]
+    trainer, (model, optimizer) = Trainer(), duplicates(mlp, optim.Adam)[0]
     plan = sy.func2plan()(lambda x, y: trainer.step(x, y))
     data = list(batches((4,), 4))
     with pytest.warns(sy.exceptions.FrozenPath) as warned:
@@ -186,7 +186,7 @@ def test_the_rate_is_one_for_all_that_read_it(place: str, bob: sy.VirtualWorker)
 
 
 def test_a_plan_around_a_plan_that_trains_follows_too(bob: sy.VirtualWorker) -> None:
-    pair, oracle = twins(mlp, optim.SGD, lr=0.1)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.1)
     inner, data = plan_of(train_step, *pair), list(batches((4,), 4))
     inner.build(*data[0])
     outer = sy.func2plan()(lambda x, y: inner(x, y) * 2)
@@ -202,7 +202,7 @@ def test_a_plan_around_a_plan_that_trains_follows_too(bob: sy.VirtualWorker) -> 
 
 def test_a_recording_that_goes_on_shows_its_numbers_to_nobody(bob: sy.VirtualWorker) -> None:
     """As a thread would see them that calls a plan of the same optimizer meanwhile."""
-    pair, _ = twins(mlp, optim.SGD, lr=0.1)
+    pair, _ = duplicates(mlp, optim.SGD, lr=0.1)
     plan, data = plan_of(train_step, *pair), next(batches((4,)))
     plan.build(*data)
     known, seen = plan._record.built.assumptions, []
@@ -232,7 +232,7 @@ def test_an_int_that_is_no_rate_stays_one() -> None:
                     for _ in range(group["times"]):
                         parameter.sub_(parameter.grad, alpha=group["lr"])
 
-    pair, oracle = twins(mlp, Repeated)
+    pair, oracle = duplicates(mlp, Repeated)
     plan = plan_of(train_step, *pair)
     for number, (x, y) in enumerate(batches((4,), 3)):
         for each in (pair, oracle):
@@ -243,7 +243,7 @@ def test_an_int_that_is_no_rate_stays_one() -> None:
 
 
 def test_a_change_inside_of_what_is_read_is_refused_by_name() -> None:
-    pair, _ = twins(mlp, optim.AdamW)
+    pair, _ = duplicates(mlp, optim.AdamW)
 
     def step(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor) -> Tensor:
         loss = train_step(model, optimizer, x, y)
@@ -260,7 +260,7 @@ def test_a_change_inside_of_what_is_read_is_refused_by_name() -> None:
 def test_a_call_whose_options_are_as_they_were_repeats_no_number(
     hook: sy.TorchHook, bob: sy.VirtualWorker
 ) -> None:
-    pair, _ = twins(mlp, optim.Adam, lr=0.1, weight_decay=0.1)
+    pair, _ = duplicates(mlp, optim.Adam, lr=0.1, weight_decay=0.1)
     plan, data = plan_of(train_step, *pair), next(batches((4,)))
     plan.build(*data)
     pointer, remote = plan.send(bob), [value.send(bob) for value in data]
@@ -278,7 +278,7 @@ def test_another_process_goes_on_with_the_options_that_were_sent(
     bob: sy.VirtualWorker,
 ) -> None:
     """What a search there finds tells it the numbers; so it is for a plan that it fetches."""
-    pair, oracle = twins(mlp, optim.SGD, lr=0.1)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.1)
     plan, data = plan_of(train_step, *pair), list(batches((4,), 2))
     plan.build(*data[0])
     pair[1].param_groups[0]["lr"] = oracle[1].param_groups[0]["lr"] = 0.3
@@ -286,7 +286,9 @@ def test_another_process_goes_on_with_the_options_that_were_sent(
     pair[1].param_groups[0]["lr"] = 0.5
     sent.garbage_collect_data = False
     SENT_OPTIONS.pop(sent.id_at_location)
-    found = make_plan_pointer(sent.connection, sent.id_at_location, card=(0, 0, 0, card_of(sent)))
+    found = make_plan_pointer(
+        sent.connection, sent.id_at_location, summary=(0, 0, 0, summary_of(sent))
+    )
     assert dict(found.interface.options)["lr"] == 0.3
     x, y = data[0]
     assert torch.equal(found(x.send(bob), y.send(bob)).get(), train_step(*oracle, x, y))
@@ -295,10 +297,10 @@ def test_another_process_goes_on_with_the_options_that_were_sent(
     assert torch.equal(back(*data[1]), train_step(*oracle, *data[1]))
 
 
-def card_of(pointer: PointerPlan) -> Any:
+def summary_of(pointer: PointerPlan) -> Any:
     """What a search tells of a plan."""
     found: Any = pointer.location.core.present(pointer.id_at_location)  # type: ignore[attr-defined]
-    return found.card()
+    return found.summary()
 
 
 # ------------------------------------------------------- what changes options inside the function
@@ -329,7 +331,7 @@ def test_a_scheduler_that_steps_inside_is_refused(
     name: str, first: bool, hook: sy.TorchHook
 ) -> None:
     """Its step would be the same in each run; and the refusal leaves it as it was."""
-    pair, _ = twins(mlp, optim.SGD, lr=0.1)
+    pair, _ = duplicates(mlp, optim.SGD, lr=0.1)
     scheduler = INSIDE[name](pair[1])
     rate = pair[1].param_groups[0]["lr"]
     before = {key: value for key, value in vars(scheduler).items() if key in _BEFORE}
@@ -351,7 +353,7 @@ def test_a_scheduler_that_steps_inside_is_refused(
 def test_a_scheduler_of_an_optimizer_that_only_the_function_leads_to_is_refused(
     hook: sy.TorchHook,
 ) -> None:
-    pair, _ = twins(mlp, optim.SGD, lr=0.1)
+    pair, _ = duplicates(mlp, optim.SGD, lr=0.1)
     things = [*pair, lr_scheduler.StepLR(pair[1], 10)]
 
     def step(x: Tensor, y: Tensor) -> Tensor:
@@ -369,7 +371,7 @@ def test_a_scheduler_of_an_optimizer_that_only_the_function_leads_to_is_refused(
     "make", [numpy.float64, float, torch.tensor], ids=lambda make: make.__name__
 )
 def test_an_argument_may_be_put_into_a_group(make: Any, bob: sy.VirtualWorker) -> None:
-    pair, oracle = twins(mlp, optim.SGD, lr=0.5)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.5)
 
     def step(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor, rate: Any) -> Tensor:
         for group in optimizer.param_groups:
@@ -416,7 +418,7 @@ def test_a_scheduler_of_an_optimizer_that_the_function_makes_steps_inside(
 @pytest.mark.parametrize("option", ["lr", "betas"])
 def test_a_number_from_outside_that_is_put_into_a_group_is_refused(option: str) -> None:
     """As ``group["lr"] = rate(epoch)``: it would be the number of the recording for ever."""
-    pair, _ = twins(mlp, optim.AdamW)
+    pair, _ = duplicates(mlp, optim.AdamW)
     epoch = [0]
 
     def step(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -433,7 +435,7 @@ def test_a_number_from_outside_that_is_put_into_a_group_is_refused(option: str) 
 
 def test_a_recording_leaves_no_number_of_its_own_in_a_group() -> None:
     """Nor in an optimizer that is found when it steps, nor under a key that was not there."""
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     things: list[Any] = [*pair]
 
     def step(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor, beta: float) -> Tensor:
@@ -472,7 +474,7 @@ def test_what_replaces_a_number_in_the_function_does_not_stay() -> None:
 
 
 def test_a_list_of_numbers_may_be_changed_in_place(bob: sy.VirtualWorker) -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     plan, data = plan_of(train_step, *pair), list(batches((4,), 4))
     plan.build(*data[0])
     pointer = plan.send(bob)
@@ -494,7 +496,7 @@ def test_a_list_of_numbers_may_be_changed_in_place(bob: sy.VirtualWorker) -> Non
 
 
 def test_a_list_that_the_function_changes_in_place_is_refused() -> None:
-    pair, _ = twins(mlp, optim.Adam)
+    pair, _ = duplicates(mlp, optim.Adam)
     pair[1].param_groups[0]["betas"] = betas = [0.9, 0.999]
 
     def step(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -509,7 +511,7 @@ def test_a_list_that_the_function_changes_in_place_is_refused() -> None:
 
 def test_tensors_in_a_tuple_are_followed_here_and_refused_there(bob: sy.VirtualWorker) -> None:
     betas = (torch.tensor(0.9), torch.tensor(0.99))
-    pair, oracle = twins(mlp, optim.Adam, lr=torch.tensor(0.1), betas=betas, foreach=False)
+    pair, oracle = duplicates(mlp, optim.Adam, lr=torch.tensor(0.1), betas=betas, foreach=False)
     plan, data = plan_of(train_step, *pair), list(batches((4,), 3))
     plan.build(*data[0])
     pointer = plan.send(bob)
@@ -574,7 +576,7 @@ def test_an_optimizer_that_counts_its_steps_in_an_attribute_is_refused() -> None
 
 
 def test_an_optimizer_in_the_state_under_two_names_is_one(bob: sy.VirtualWorker) -> None:
-    (model, optimizer), oracle = twins(mlp, optim.SGD, lr=0.1)
+    (model, optimizer), oracle = duplicates(mlp, optim.SGD, lr=0.1)
 
     @sy.func2plan(state=(model, optimizer, optimizer))
     def step(x: Tensor, y: Tensor, state: Any) -> Tensor:
@@ -588,7 +590,7 @@ def test_an_optimizer_in_the_state_under_two_names_is_one(bob: sy.VirtualWorker)
 
 def test_an_optimizer_of_another_thread_is_left_alone() -> None:
     """It steps while a plan is recorded, and is none of the plan's."""
-    pair, oracle = twins(mlp, optim.SGD, lr=0.1)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.1)
     weight = nn.Parameter(torch.ones(2))
     other, failed = optim.LBFGS([weight]), []
 

@@ -12,17 +12,9 @@ from torch.nn import functional as F
 
 import syft as sy
 from syft.exceptions import PermissionDenied
-from tests.shells.owner import seed
-from tests.plans.training import (
-    MODELS,
-    Tensor,
-    batches,
-    mlp,
-    plan_of,
-    train_step,
-    twins,
-)
+from tests.plans.training import MODELS, Tensor, batches, duplicates, mlp, plan_of, train_step
 from tests.shells.child import make_worker
+from tests.shells.owner import seed
 
 pytestmark = pytest.mark.every_shell
 
@@ -51,7 +43,7 @@ def test_a_remote_step_is_the_local_step(
     name: str, kind: Callable[..., optim.Optimizer], options: Any, worker: sy.VirtualWorker
 ) -> None:
     make, shape = MODELS[name]
-    pair, oracle = twins(make, kind, **options)
+    pair, oracle = duplicates(make, kind, **options)
     there = built(pair, shape).send(worker)
     losses, expected = [], []
     for x, y in batches(shape):
@@ -70,7 +62,7 @@ def find(plan: sy.Plan, name: str) -> str:
 
 
 def test_dropout_is_seeded_and_fresh_there_too(worker: sy.VirtualWorker) -> None:
-    pair, oracle = twins(MODELS["dropout"][0], optim.SGD, lr=0.1)
+    pair, oracle = duplicates(MODELS["dropout"][0], optim.SGD, lr=0.1)
     there = built(pair).send(worker)
     ((x, y),) = batches((4,), 1)
     x_there, y_there = x.send(worker), y.send(worker)
@@ -82,7 +74,7 @@ def test_dropout_is_seeded_and_fresh_there_too(worker: sy.VirtualWorker) -> None
 
 
 def test_every_step_is_one_small_message(bob: sy.VirtualWorker, hook: sy.TorchHook) -> None:
-    pair, _ = twins(MODELS["transformer"][0], optim.Adam)
+    pair, _ = duplicates(MODELS["transformer"][0], optim.Adam)
     data = [(x.send(bob), y.send(bob)) for x, y in batches((5, 8), 4)]
     plan = built(pair, (5, 8))
     with hook.record() as log:
@@ -103,7 +95,7 @@ def test_every_step_is_one_small_message(bob: sy.VirtualWorker, hook: sy.TorchHo
 def test_with_a_learning_rate_a_step_stays_one_small_message(
     bob: sy.VirtualWorker, hook: sy.TorchHook
 ) -> None:
-    pair, oracle = twins(mlp, optim.SGD, lr=0.1, momentum=0.9)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.1, momentum=0.9)
 
     def step(model: Any, optimizer: Any, x: Tensor, y: Tensor, lr: float) -> Tensor:
         optimizer.param_groups[0]["lr"] = lr
@@ -126,7 +118,7 @@ def test_with_a_learning_rate_a_step_stays_one_small_message(
 
 
 def test_the_last_batch_is_smaller(bob: sy.VirtualWorker) -> None:
-    pair, oracle = twins(MODELS["cnn"][0], optim.Adam)
+    pair, oracle = duplicates(MODELS["cnn"][0], optim.Adam)
     shape = MODELS["cnn"][1]
     there = built(pair, shape).send(bob)
     for x, y in [*batches(shape, 2), *batches(shape, 1, size=3), *batches(shape, 1, size=11)]:
@@ -138,7 +130,7 @@ def test_the_last_batch_is_smaller(bob: sy.VirtualWorker) -> None:
 
 
 def test_what_is_sent_is_a_copy(bob: sy.VirtualWorker) -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     there = built(pair).send(bob)
     ((x, y),) = batches((4,), 1)
     there(x.send(bob), y.send(bob)).get()
@@ -147,7 +139,7 @@ def test_what_is_sent_is_a_copy(bob: sy.VirtualWorker) -> None:
 
 
 def test_the_trained_plan_comes_back_and_goes_on_here(bob: sy.VirtualWorker) -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     there = built(pair).send(bob)
     data = list(batches((4,), 6))
     for x, y in data[:3]:
@@ -165,7 +157,7 @@ def test_the_trained_plan_comes_back_and_goes_on_here(bob: sy.VirtualWorker) -> 
 
 def test_the_parameters_may_stay(bob: sy.VirtualWorker) -> None:
     """The trained model is used there, and only what it says of other data comes home."""
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     there = built(pair).send(bob)
     for x, y in batches((4,), 3):
         there(x.send(bob), y.send(bob)).get()
@@ -179,8 +171,8 @@ def test_the_parameters_may_stay(bob: sy.VirtualWorker) -> None:
 
 
 def test_the_same_plan_trains_at_two_places(alice: sy.VirtualWorker, bob: sy.VirtualWorker) -> None:
-    pair, oracle = twins(mlp, optim.Adam)
-    _, other = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
+    _, other = duplicates(mlp, optim.Adam)
     plan = built(pair)
     at_alice, at_bob = plan.send(alice), plan.send(bob)
     for x, y in batches((4,), 3, seed=1):
@@ -191,8 +183,8 @@ def test_the_same_plan_trains_at_two_places(alice: sy.VirtualWorker, bob: sy.Vir
 
 def test_two_queued_devices_train_at_the_same_time_and_are_averaged(hook: sy.TorchHook) -> None:
     devices = [make_worker(hook, id=name, pipelined=True) for name in ("first", "second")]
-    model, optimizer = pair = twins(mlp, optim.SGD, lr=0.1, momentum=0.9)[0]
-    oracles = [twins(mlp, optim.SGD, lr=0.1, momentum=0.9)[1] for _ in devices]
+    model, optimizer = pair = duplicates(mlp, optim.SGD, lr=0.1, momentum=0.9)[0]
+    oracles = [duplicates(mlp, optim.SGD, lr=0.1, momentum=0.9)[1] for _ in devices]
     plan = built(pair)
     pointers = [plan.send(device) for device in devices]
     data = [list(batches((4,), seed=seed)) for seed in (1, 2)]
@@ -222,7 +214,7 @@ def test_two_queued_devices_train_at_the_same_time_and_are_averaged(hook: sy.Tor
 def test_what_private_data_has_trained_is_private(
     kind: Callable[..., optim.Optimizer], options: Any, bob: sy.VirtualWorker
 ) -> None:
-    pair, oracle = twins(mlp, kind, **options)
+    pair, oracle = duplicates(mlp, kind, **options)
     there = built(pair).send(bob)
     ((x, y),) = batches((4,), 1)
     secret = x.clone().private_tensor(allowed_users=["ann"]).send(bob, user="ann")
@@ -249,7 +241,7 @@ def refuses(pointer: Any, user: str | None) -> bool:
 
 
 def test_before_private_data_was_seen_nothing_is_private(bob: sy.VirtualWorker) -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     there = built(pair).send(bob)
     ((x, y),) = batches((4,), 1)
     assert torch.equal(there(x.send(bob), y.send(bob)).get(), train_step(*oracle, x, y))
@@ -258,7 +250,7 @@ def test_before_private_data_was_seen_nothing_is_private(bob: sy.VirtualWorker) 
 
 def test_the_gradients_stay_there(bob: sy.VirtualWorker, hook: sy.TorchHook) -> None:
     """What comes home is the state: no gradient, from which single examples could be read."""
-    pair, oracle = twins(mlp, optim.SGD, lr=0.1)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.1)
     there = built(pair).send(bob)
     ((x, y),) = batches((4,), 1)
     there(x.send(bob), y.send(bob)).get()
@@ -284,7 +276,7 @@ def contains(values: Tensor, part: Tensor) -> bool:
 
 def test_an_evaluating_plan_follows(bob: sy.VirtualWorker) -> None:
     """A trained model's plan and a plan that only looks at it share the user's parameters here."""
-    (model, optimizer), oracle = twins(mlp, optim.Adam)
+    (model, optimizer), oracle = duplicates(mlp, optim.Adam)
 
     @sy.func2plan(state=(model,))
     def evaluate(x: Tensor, y: Tensor, state: Any) -> Tensor:

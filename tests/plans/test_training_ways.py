@@ -18,10 +18,10 @@ from tests.plans.training import (
     batches,
     check_same,
     check_training,
+    duplicates,
     mlp,
     plan_of,
     train_step,
-    twins,
 )
 
 
@@ -151,13 +151,13 @@ WAYS = [
 def test_every_way_to_write_a_step(
     step: Step, kind: Callable[..., optim.Optimizer], options: Any
 ) -> None:
-    pair, oracle = twins(mlp, kind, **options)
+    pair, oracle = duplicates(mlp, kind, **options)
     check_training(step, pair, oracle, batches((4,)))
 
 
 @pytest.mark.parametrize("step", WAYS, ids=lambda step: step.__name__)
 def test_a_step_that_follows_others(step: Step) -> None:
-    pair, oracle = twins(mlp, optim.Adam)
+    pair, oracle = duplicates(mlp, optim.Adam)
     for model, optimizer in (pair, oracle):
         for x, y in batches((4,), 3, seed=9):
             train_step(model, optimizer, x, y)
@@ -174,7 +174,7 @@ def test_a_parameter_that_is_not_used_stays_as_it_is() -> None:
             return self.used(x)
 
     for step in (train_step, clear_last, clear_to_zero, clear_never):
-        pair, oracle = twins(Half, optim.AdamW, weight_decay=0.5)
+        pair, oracle = duplicates(Half, optim.AdamW, weight_decay=0.5)
         plan = plan_of(step, *pair)
         for x, y in batches((4,), 4):
             assert torch.equal(plan(x, y), step(*oracle, x, y))
@@ -183,7 +183,7 @@ def test_a_parameter_that_is_not_used_stays_as_it_is() -> None:
 
 
 def test_a_frozen_parameter_stays_as_it_is() -> None:
-    pair, oracle = twins(mlp, optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.5)
+    pair, oracle = duplicates(mlp, optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.5)
     for model, _ in (pair, oracle):
         model[0].requires_grad_(False)
     before = pair[0][0].weight.clone()

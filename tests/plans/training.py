@@ -107,7 +107,7 @@ def plan_of(step: Step, model: nn.Module, optimizer: optim.Optimizer) -> sy.Plan
     return training
 
 
-def twins(
+def duplicates(
     make: Callable[[], nn.Module], optimizer: Callable[..., optim.Optimizer], **options: Any
 ) -> tuple[Any, Any]:
     """Twice the same model with the same optimizer."""

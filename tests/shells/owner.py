@@ -12,9 +12,9 @@ import torch
 import syft as sy
 from syft.chain.wrapper import Wrapper
 from syft.workers.core.stats import Stats
-from syft.workers.labels.claim import set_writers, writers_of
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.origin import set_writers, writers_of
 
 
 @dataclass(frozen=True)

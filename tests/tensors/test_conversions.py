@@ -74,14 +74,14 @@ def test_a_tensor_that_is_here(hook: sy.TorchHook) -> None:
 
 
 def test_a_model_that_was_sent(bob: sy.VirtualWorker) -> None:
-    model, twin = nn.Linear(2, 1), nn.Linear(2, 1)
-    twin.load_state_dict(model.state_dict())
+    model, duplicate = nn.Linear(2, 1), nn.Linear(2, 1)
+    duplicate.load_state_dict(model.state_dict())
     model.send(bob).fix_precision()
     x = torch.tensor([NUMBERS])
     result = model(x.send(bob).fix_precision()).float_precision().get()
-    assert torch.allclose(result, twin(x), atol=2**-14)
+    assert torch.allclose(result, duplicate(x), atol=2**-14)
     model.float_precision().get()
-    assert torch.allclose(model.weight, twin.weight, atol=2**-17)
+    assert torch.allclose(model.weight, duplicate.weight, atol=2**-17)
 
 
 def test_gradients_flow_through_a_remote_conversion(bob: sy.VirtualWorker) -> None:

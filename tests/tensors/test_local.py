@@ -116,12 +116,12 @@ def test_a_link_before_nothing() -> None:
 
 def test_deepcopy_is_independent() -> None:
     x = Quiet().on(torch.ones(2, requires_grad=True))
-    twin = copy.deepcopy(x)
+    duplicate = copy.deepcopy(x)
     with torch.no_grad():
-        twin.zero_()
+        duplicate.zero_()
     assert x.tolist() == [1.0, 1.0]
-    assert twin.requires_grad
-    assert type(twin.child) is Quiet
+    assert duplicate.requires_grad
+    assert type(duplicate.child) is Quiet
 
 
 def test_the_link_behind_answers_where_the_data_is(

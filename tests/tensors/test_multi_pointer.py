@@ -83,10 +83,10 @@ def test_in_place_out_and_copies(bob: sy.VirtualWorker, alice: sy.VirtualWorker)
     out = torch.zeros(2).send(bob, alice)
     assert torch.add(x, x, out=out) is out
     assert [part.tolist() for part in out.get()] == [[0.0, 8.0]] * 2
-    twin = copy.deepcopy(x)
-    twin.zero_()
+    duplicate = copy.deepcopy(x)
+    duplicate.zero_()
     assert x.tolist() == [0.0, 4.0]
-    assert shown(twin) == REPR
+    assert shown(duplicate) == REPR
 
 
 def test_backward_at_all(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:

@@ -18,7 +18,7 @@ from syft.hooks.sending import leaf_to_send
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.tensors.pointer import PointerTensor
-from syft.workers.labels.claim import writers_of
+from syft.workers.labels.origin import writers_of
 from tests.chain.refusal import here, refusal, shown
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -241,10 +241,10 @@ def test_dtype_shape_and_device_are_kept(
 
 def test_copy(worker: sy.VirtualWorker) -> None:
     x = torch.tensor([1.0, 2.0]).send(worker)
-    twin = x.copy()
-    assert twin.id_at_location != x.id_at_location
-    twin.zero_()
-    assert (x.get().tolist(), twin.get().tolist()) == ([1.0, 2.0], [0.0, 0.0])
+    duplicate = x.copy()
+    assert duplicate.id_at_location != x.id_at_location
+    duplicate.zero_()
+    assert (x.get().tolist(), duplicate.get().tolist()) == ([1.0, 2.0], [0.0, 0.0])
     plain = torch.ones(2)
     assert plain.copy() is not plain
     assert torch.equal(plain.copy(), plain)
@@ -484,16 +484,18 @@ def test_tags_and_description(bob: sy.VirtualWorker, alice: sy.VirtualWorker) ->
     x = torch.tensor([1.0, 2.0]).tag("#a").describe("some numbers, and then some\nmore")
     assert (x.tags, x.description) == ({"#a"}, "some numbers, and then some\nmore")
     pointer = x.send(bob)
-    card = "\n\tTags: #a \n\tShape: torch.Size([2])\n\tDescription: some numbers, and then some..."
-    assert shown(pointer) == POINTER + card
+    summary = (
+        "\n\tTags: #a \n\tShape: torch.Size([2])\n\tDescription: some numbers, and then some..."
+    )
+    assert shown(pointer) == POINTER + summary
     assert pointer.tag("#b", "#c") is pointer
     assert pointer.describe("short") is pointer
-    card = "\n\tTags: #a #b #c \n\tShape: torch.Size([2])\n\tDescription: short..."
-    assert shown(pointer) == POINTER + card
+    summary = "\n\tTags: #a #b #c \n\tShape: torch.Size([2])\n\tDescription: short..."
+    assert shown(pointer) == POINTER + summary
     assert (pointer.tags, pointer.description) == ({"#a", "#b", "#c"}, "short")
-    assert shown(pointer.copy()) == POINTER + card
+    assert shown(pointer.copy()) == POINTER + summary
     moved = pointer.move(alice)
-    assert shown(moved) == "(Wrapper)>[PointerTensor | me:N -> alice:N]" + card
+    assert shown(moved) == "(Wrapper)>[PointerTensor | me:N -> alice:N]" + summary
     home = moved.get()
     assert (home.tags, home.description) == ({"#a", "#b", "#c"}, "short")
     assert shown(torch.ones(1).send(bob).describe("only words")).endswith(
@@ -603,18 +605,18 @@ def test_queued_results_are_pending_until_somebody_waits(hook: sy.TorchHook) -> 
 def test_a_copy_of_a_part_of_a_remote_chain_is_a_copy_of_the_part(bob: sy.VirtualWorker) -> None:
     x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0])).send(bob)
     part = x.child.child.child
-    twin = part.copy()
-    twin.add_(1)
-    assert repr(twin.get()) == "tensor([2., 3.])"
+    duplicate = part.copy()
+    duplicate.add_(1)
+    assert repr(duplicate.get()) == "tensor([2., 3.])"
     assert repr(x.get()) == "(Wrapper)>LoggingTensor>tensor([1., 2.])"
 
 
 def test_a_copy_of_a_part_with_a_graph_goes_on_in_the_graph(bob: sy.VirtualWorker) -> None:
     x = sy.LoggingTensor().on(torch.tensor([1.0, 2.0], requires_grad=True)).send(bob)
     part = (x * 3).child.child.child
-    twin = part.copy()
-    assert twin.requires_grad and not twin.is_leaf
-    assert twin.detach().get().tolist() == [3, 6]
+    duplicate = part.copy()
+    assert duplicate.requires_grad and not duplicate.is_leaf
+    assert duplicate.detach().get().tolist() == [3, 6]
 
 
 def test_an_argument_that_is_written_to_may_be_named(bob: sy.VirtualWorker) -> None:

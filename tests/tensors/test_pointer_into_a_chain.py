@@ -185,11 +185,11 @@ def test_no_attribute_of_a_tensor_can_be_set_beside_it() -> None:
 def test_a_copy_is_one_of_the_part(bob: sy.VirtualWorker) -> None:
     holder, inside = into_a_chain(torch.tensor([1.0, 2.0], requires_grad=True), bob)
     assert copy.copy(inside) is inside
-    twin = copy.deepcopy(inside)
-    assert twin.requires_grad and twin.is_leaf and not twin.child.depth
+    duplicate = copy.deepcopy(inside)
+    assert duplicate.requires_grad and duplicate.is_leaf and not duplicate.child.depth
     with torch.no_grad():
-        twin += 1
-    assert (twin.get().tolist(), inside.copy().get().tolist()) == ([2.0, 3.0], [1.0, 2.0])
+        duplicate += 1
+    assert (duplicate.get().tolist(), inside.copy().get().tolist()) == ([2.0, 3.0], [1.0, 2.0])
 
 
 def test_a_hash_is_that_of_the_object(bob: sy.VirtualWorker) -> None:
@@ -213,9 +213,9 @@ def test_a_method_acts_on_the_step_that_the_pointer_names(
     assert [len(inspect(worker)) for worker in workers] == [1, 0, 1]
     moved = outer.move(alice)  # me -> alice -> bob
     assert [len(inspect(worker)) for worker in workers] == [1, 1, 0]
-    twin = moved.copy()  # the data and the pointer to it
+    duplicate = moved.copy()  # the data and the pointer to it
     assert [len(inspect(worker)) for worker in workers] == [2, 2, 0]
-    inner = twin.get().move(carl)  # the later step: me -> carl
+    inner = duplicate.get().move(carl)  # the later step: me -> carl
     assert [len(inspect(worker)) for worker in workers] == [1, 1, 1]
     assert torch.equal(inner.get(), VALUES)
     moved.remote_send(carl)  # me -> alice -> carl -> bob
@@ -262,7 +262,7 @@ def test_a_step_is_not_taken_out_of_its_chain(
             "the whole tensor (the pointer itself), or "
         )
     assert part.move(bob).child.place() == "bob", "it is there"
-    twin = part.copy().move(carl)
+    duplicate = part.copy().move(carl)
     assert len(inspect(carl)) == 1 and len(inspect(bob)) == 1
-    del twin
+    del duplicate
     assert not inspect(carl).objects

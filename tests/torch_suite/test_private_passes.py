@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from syft.exceptions import PermissionDenied
-from syft.ops.nested import leaves, replace
-from syft.workers.execution.backward_passes import run_private_pass
 from syft.ops.evaluate import _look
+from syft.ops.nested import leaves, replace
 from syft.ops.nested import tensors_in
+from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from tests.torch_suite.cases import GRADIENT_CASES, Case
 from tests.torch_suite.known_failures import parameters
-from tests.torch_suite.test_forecasts import own
+from tests.torch_suite.test_predictions import own
 
 pytestmark = [
     # Torch's cases call what is deprecated or slow on purpose, and torch says so, once a process.

@@ -219,10 +219,10 @@ class Options:
 
     def moved(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Options:
         """The same options in other groups, such as those of a copied optimizer."""
-        twin = copying.copy(self)
-        twin.all = [option._replace(group=change(option.group)) for option in self.all]
-        twin._groups = [option.group for option in twin.all]
-        return twin
+        duplicate = copying.copy(self)
+        duplicate.all = [option._replace(group=change(option.group)) for option in self.all]
+        duplicate._groups = [option.group for option in duplicate.all]
+        return duplicate
 
 
 def _unchanging(values: Iterable[Any]) -> list[Any]:

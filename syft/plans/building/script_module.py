@@ -82,7 +82,7 @@ class _Part(nn.Module):
             self.add_module(name, _Part(script, inner, parameters))
 
 
-class ScriptTwin(_Part):
+class UnpackedScript(_Part):
     """A module of Python that does what a TorchScript module does, over the same memory.
 
     What is trained in one is trained in the other, and the names in its ``state_dict`` are those of
@@ -94,8 +94,8 @@ class ScriptTwin(_Part):
     keep.
 
     >>> script = torch.jit.trace(nn.Linear(2, 1), torch.ones(1, 2))
-    >>> twin, x = ScriptTwin(script), torch.ones(3, 2)
-    >>> torch.equal(twin(x), script(x)), list(twin.state_dict())
+    >>> unpacked, x = UnpackedScript(script), torch.ones(3, 2)
+    >>> torch.equal(unpacked(x), script(x)), list(unpacked.state_dict())
     (True, ['weight', 'bias'])
     """
 
@@ -124,15 +124,15 @@ def _as_parameter(tensor: torch.Tensor) -> nn.Parameter:
     return nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
 
 
-def _attribute(twin: ScriptTwin, part: Any, name: str) -> Any:
-    """What a module in a graph has: a parameter, buffer or part of the twin, or what the script
-    keeps besides, with the tensors of the twin in the place of the script's own."""
+def _attribute(unpacked: UnpackedScript, part: Any, name: str) -> Any:
+    """What a module in a graph has: a parameter, buffer or part of the unpacked module, or what the
+    script keeps besides, with the module's tensors in the place of the script's own."""
     if name == "training" or name in part._parameters or name in part._buffers:
         return getattr(part, name)
     if name in part._modules:
         return part._modules[name]
-    script = twin._script
-    tensors = dict(joined(twin.named_parameters(), twin.named_buffers()))
+    script = unpacked._script
+    tensors = dict(joined(unpacked.named_parameters(), unpacked.named_buffers()))
 
     def own(leaf: Any) -> Any:
         known = script.names.get(id(leaf))
@@ -150,7 +150,7 @@ def as_python(called: Any) -> Any:
     tensor([2., 2.])
     """
     if isinstance(called, torch.jit.ScriptModule):
-        return ScriptTwin(called)
+        return UnpackedScript(called)
     if isinstance(called, ScriptFunction):
         return _function_of(called)
     return called

@@ -30,7 +30,7 @@ from syft.plans.remote.stored_plan import StoredPlan
 from syft.program.program import Slot
 from syft.program.recording.environment.source_line import add_recorded_line
 from syft.tensors.pointer import PointerTensor, make_pointer
-from syft.workers.client.answers import card_in, values_in
+from syft.workers.client.answers import summary_in, values_in
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.client.operands import is_small_index
 from syft.workers.client.remote_reference import RemoteReference
@@ -232,12 +232,12 @@ class PointerPlan(RemoteReference):
     @property
     def tags(self) -> set[str]:
         """The tags of the plan, asked for at each call."""
-        return set(card_in(self.connection.ask(Describe, self.id_at_location))[0])
+        return set(summary_in(self.connection.ask(Describe, self.id_at_location))[0])
 
     @property
     def description(self) -> str | None:
         """The description of the plan, asked for at each call."""
-        text: str | None = card_in(self.connection.ask(Describe, self.id_at_location))[1]
+        text: str | None = summary_in(self.connection.ask(Describe, self.id_at_location))[1]
         return text
 
     def tag(self, *tags: str) -> PointerPlan:
@@ -305,7 +305,7 @@ class PointerPlan(RemoteReference):
         """A copy of the plan, with state of its own, at the same worker, and a pointer to it.
 
         >>> pointer = sy.func2plan(args_shape=[(2,)])(lambda x: x + x).send(bob)
-        >>> twin = pointer.copy(); bob
+        >>> duplicate = pointer.copy(); bob
         <VirtualWorker id:bob #objects:2>
         """
         out = new_id()
@@ -432,10 +432,10 @@ _INPUT_KINDS = {kind: InputKind.REFERENCE if kind is TENSOR else InputKind.NUMBE
 
 
 def make_plan_pointer(
-    connection: Connection, id: int, garbage_collect_data: bool = True, card: Any = None
+    connection: Connection, id: int, garbage_collect_data: bool = True, summary: Any = None
 ) -> PointerPlan:
     """A pointer to a plan that a search found."""
-    return PointerPlan(connection, id, unpack_interface(card[3]), garbage_collect_data)
+    return PointerPlan(connection, id, unpack_interface(summary[3]), garbage_collect_data)
 
 
 Connection.make_plan_pointer = staticmethod(make_plan_pointer)

@@ -93,7 +93,7 @@ class StoredPlan(Holder):
         blueprint = self.blueprint.with_constants(constants)
         return StoredPlan(blueprint, state, self.tags, self.description, self.copy_of)
 
-    def card(self) -> Any:
+    def summary(self) -> Any:
         """The interface of the plan, as plain values."""
         return pack_interface(self.blueprint.interface)
 

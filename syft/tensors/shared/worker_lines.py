@@ -259,9 +259,9 @@ class WorkerLines(PartyLines):
         """Raise :class:`~syft.exceptions.SessionEnded` if the session is over at the provider."""
         for line in self._dealing:
             with self._doing_without(line):
-                card = line.ask(Describe, self._session)[3]
-                if card[3] is not None:
-                    raise SessionEnded(self.parties, str(card[3]))
+                summary = line.ask(Describe, self._session)[3]
+                if summary[3] is not None:
+                    raise SessionEnded(self.parties, str(summary[3]))
 
     def deal_ahead(self, counter: int, deals: Deals, id: int) -> Callable[[], None]:
         """Have the provider deal for a program to come, and the parties keep it."""
@@ -287,9 +287,9 @@ class WorkerLines(PartyLines):
         return wait
 
     def waiting_bytes(self) -> int:
-        """What the card of the session says at the last party."""
-        card = self._lines[-1].ask(Describe, self._session)[3]
-        return int(card[4])
+        """What the summary of the session says at the last party."""
+        summary = self._lines[-1].ask(Describe, self._session)[3]
+        return int(summary[4])
 
     def fetch(self, ids: Sequence[int], user: str | None) -> list[list[torch.Tensor]]:
         """Ask every party for its shares, all before one is waited for.

@@ -1,4 +1,4 @@
-"""What a worker answers to questions about its objects, checked before it is used.
+"""Answers of a worker to questions about its objects, checked before they are used.
 
 A reply that can be read may still hold anything.  What is handed to the user's program as it is
 needs no check; what this library takes apart does, so that a worker that answers nonsense is named
@@ -40,32 +40,32 @@ def tensor_in(answer: Any) -> torch.Tensor:
     return answer
 
 
-def card_in(answer: Any) -> tuple[Any, ...]:
+def summary_in(answer: Any) -> tuple[Any, ...]:
     """Tags, description and shape of an object, and the interface of a plan as the fourth item.
 
     Raises :class:`~syft.exceptions.MalformedMessage`.
 
-    >>> card_in((["#digits"], None, torch.Size([2])))
+    >>> summary_in((["#digits"], None, torch.Size([2])))
     (['#digits'], None, torch.Size([2]))
     """
-    card = tuple(answer) if type(answer) in (list, tuple) else ()
-    if 3 <= len(card) <= 4:
-        tags, description, shape = card[:3]
+    summary = tuple(answer) if type(answer) in (list, tuple) else ()
+    if 3 <= len(summary) <= 4:
+        tags, description, shape = summary[:3]
         described = description is None or type(description) is str
         shaped = shape is None or type(shape) is torch.Size
         tagged = type(tags) in (list, tuple) and all(type(tag) is str for tag in tags)
         if described and shaped and tagged:
-            return card
+            return summary
     expected = "the tags, the description and the shape of an object"
     raise MalformedMessage("$.value", expected, type(answer).__name__)
 
 
-def cards_in(answer: Any) -> list[tuple[int, tuple[Any, ...]]]:
-    """The ids of the objects that a search has found, each with its card.
+def summaries_in(answer: Any) -> list[tuple[int, tuple[Any, ...]]]:
+    """The ids of the objects that a search has found, each with its summary.
 
     Raises :class:`~syft.exceptions.MalformedMessage`.
 
-    >>> cards_in([(5, ["#digits"], None, torch.Size([2]))])
+    >>> summaries_in([(5, ["#digits"], None, torch.Size([2]))])
     [(5, (['#digits'], None, torch.Size([2])))]
     """
     if type(answer) not in (list, tuple):
@@ -75,5 +75,5 @@ def cards_in(answer: Any) -> list[tuple[int, tuple[Any, ...]]]:
         fields = item if type(item) in (list, tuple) else ()
         if not fields or type(fields[0]) is not int or not 0 <= fields[0] < _LARGEST_ID:
             raise MalformedMessage("$.value", "the id of an object first", type(item).__name__)
-        found.append((fields[0], card_in(fields[1:])))
+        found.append((fields[0], summary_in(fields[1:])))
     return found

@@ -34,9 +34,9 @@ from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.sent_labels import terms_of, users_of
-from syft.workers.labels.claim import writers_of
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
+from syft.workers.labels.origin import writers_of
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Message, Move, NotBegun, Put, PutAll
 from syft.workers.wire.terms import Terms
@@ -392,7 +392,7 @@ class Connection(OperationSender):
         return ids, answer if type(answer) is Pending else None
 
     def _terms(self, guard: Guard | None, value: Any) -> Terms | None:
-        """What a message says of the guard of a value besides the users."""
+        """The fields of a message on the guard of a value, besides the users."""
         return terms_of(guard, self.owner.id, self._core.serving is not None, value)
 
     @exclusive

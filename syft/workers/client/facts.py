@@ -1,4 +1,4 @@
-"""What a connection knows of the tensors at the other end, so that it need not ask again.
+"""Facts of a connection about the tensors at the other end, so that it need not ask again.
 
 A *fact* is an answer that follows from the kind of a tensor: its dtype, its number of dimensions.
 It is kept under a key, and the key of a result is made of the operation and the keys of its inputs,
@@ -352,7 +352,7 @@ class Facts:
         self._known.clear()
 
     def _kind(self, operand: Any) -> Hashable:
-        """What an operand contributes to the key of a result."""
+        """An operand's part of the key of a result."""
         kind = type(operand)
         if kind in _PLAIN:
             return kind, operand

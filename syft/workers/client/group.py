@@ -58,7 +58,7 @@ _HOLD_DEPTH = 5
 """How many frames above :meth:`MessageGroup.hold` are syft's for sure: nobody looks at them."""
 
 NOT_HELD = object()
-"""What a group answers when a command has to go by itself, now that everything held has gone."""
+"""The answer of a group when a command has to go by itself, now that everything held has gone."""
 
 Operands = tuple[Any, ...]
 
@@ -183,7 +183,7 @@ class Batch:
         return slot
 
     def program(self, wanted: list[bool]) -> Group:
-        """What the batch is, with only the wanted results."""
+        """The batch with only the wanted results."""
         given = len(self.inputs)
         actions, moved = numbered(range(given), self.actions, {})
         outputs = tuple(
@@ -210,7 +210,7 @@ class MessageGroup:
     def __init__(self, connection: GroupingConnection) -> None:
         self.connection = connection
         self.pending: Pending | None = None
-        """What was sent last, if its reply has not come."""
+        """The last thing sent, if its reply has not come."""
         self._open = 0
         self._batch: Batch | None = None
         self._garbage: list[int] = []
@@ -224,7 +224,7 @@ class MessageGroup:
         return f"<MessageGroup to {self.connection.location.id}: {self._state()}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """A notebook shows this."""
         return line(self.connection.location.id, "message group", self._state(), before="→ ")
 
     def _state(self) -> str:
@@ -332,7 +332,8 @@ class MessageGroup:
         return batch.base + len(batch.results) - 1
 
     def ask_gradients(self, ids: Sequence[int], mode: tuple[int, Any]) -> list[tuple[int, Any]]:
-        """What kind of gradient each of these leaves has, and a pointer to it (None without one).
+        """The kind of gradient that each of these leaves has, and a pointer to it (None without
+        one).
 
         What is held goes along in the same message.
         """
@@ -467,7 +468,7 @@ class MessageGroup:
 
 
 class _Slots:
-    """What unpacking an operand sees of a worker: a slot in the place of every object."""
+    """A worker as unpacking an operand sees it: a slot in the place of every object."""
 
     __slots__ = ("_batch",)
 

@@ -89,7 +89,7 @@ class Handle:
         return self.done() and (self._pending is None or not self._pending.failed)
 
     def exception(self) -> Exception | None:
-        """What the command raised, once it has run; None if it succeeded.
+        """The error that the command raised, once it has run; None if it succeeded.
 
         Raises :class:`~syft.exceptions.ObjectNotReady` when nothing under way can bring its inputs.
 

@@ -30,7 +30,7 @@ class Serving(Protocol):
 
 
 class HasLock(Protocol):
-    """What is used by one thread at a time."""
+    """An object that one thread uses at a time."""
 
     @property
     def lock(self) -> Any:

@@ -54,7 +54,7 @@ _EXPECTED = 1 << COUNT_SHIFT
 
 
 class OperationSender(RequestSender):
-    """What a connection needs to have torch operations run at the other end."""
+    """The part of a connection that has torch operations run at the other end."""
 
     __slots__ = ()
 
@@ -341,7 +341,7 @@ class OperationSender(RequestSender):
         return answers[0][1]
 
     def _ask_gradients(self, ids: Sequence[int]) -> list[tuple[int, Any]]:
-        """What kind of gradient each of these leaves has, and a pointer to it."""
+        """The kind of gradient that each of these leaves has, and a pointer to it."""
         first = first_id(len(ids))
         made = range(first, first + len(ids))
         self._seq = seq = self._seq + 1

@@ -17,7 +17,7 @@ from syft.serde.packer import Unpacker
 from syft.workers.wire.messages import MOST_NAMED, Failure, NotBegun, Parked, Reply
 
 STORED = object()
-"""What a command returns when its result is one tensor, stored under the id the caller chose."""
+"""The reply to a command whose result is one tensor, stored under the id the caller chose."""
 
 
 class Pending(msgspec.Struct, eq=False):
@@ -28,11 +28,11 @@ class Pending(msgspec.Struct, eq=False):
 
     where: Place | None = None
     key: Hashable = None
-    """What the request ran by its number, which a failure has the sender forget."""
+    """The definition that the request ran by its number; a failure has the sender forget it."""
     made: Collection[int] = ()
     """The ids of what it is to make."""
     wait: Parked | None = None
-    """What the other end has said of the promised objects for which the request waits."""
+    """The promised objects for which the request waits, as the other end has named them."""
     reply: Reply | None = None
     frame: Frame | None = None
     lines: Sequence[Place] = ()
@@ -104,7 +104,7 @@ class Pending(msgspec.Struct, eq=False):
 
 
 class OpenPromise(Pending, eq=False, kw_only=True):
-    """What a handle is to tell of a promise.
+    """A promise of which a handle may tell whether it is kept.
 
     The other end is asked once somebody wants to know, and answers when the promise is kept or
     given up.  Unlike a failure, that answer is not raised where nobody looks at the handle.

@@ -1,4 +1,4 @@
-"""What a pointer to a tensor and a pointer to a plan have in common: one object at another worker.
+"""The common part of a pointer to a tensor and a pointer to a plan: one object at another worker.
 
 The *duty to collect* (``garbage_collect_data``) means that the remote object is dropped when the
 pointer is.

@@ -59,7 +59,7 @@ PointerMaker = Callable[..., Any]
 
 
 class ReplyReader:
-    """What a connection knows of the requests that it made and of the replies that came.
+    """The requests that a connection made, and the replies that came.
 
     ``make_pointer`` turns a reference in a reply into what the caller works with; the layer that
     defines pointers sets it.
@@ -100,9 +100,9 @@ class ReplyReader:
         self.calls = Calls()
         self.dropped: deque[range] = deque(maxlen=64)  # ids of groups that were never sent
         self.taken_back: deque[Collection[int]] = deque(maxlen=1024)
-        """What withdrawn requests were to make."""
+        """The results that withdrawn requests were to make."""
         self.callbacks: dict[Pending, list[Callable[[], object]]] = {}
-        """What to call when the reply to a request has come."""
+        """Functions to call when the reply to a request has come."""
         self.moves: dict[int, tuple[ReplyReader, Pending]] = {}
         """The parked moves that are to bring objects to the other end, by the ids of these, with
         the connections over which they were asked for; those that failed stay."""
@@ -325,7 +325,7 @@ class ReplyReader:
         return error
 
     def _why_missing(self, id: int) -> str | None:
-        """What this end knows of an object that the other one does not remember."""
+        """The reason, if this end knows it, why the other end does not remember an object."""
         return TAKEN_BACK if any(id in made for made in self.taken_back) else None
 
     def _withdrawal(self, where: Place | None) -> RequestWithdrawn:
@@ -388,12 +388,12 @@ class ReplyReader:
         them)."""
         return type(self).make_pointer(self, id, **details)
 
-    def found(self, id: int, card: tuple[Any, ...]) -> Any:
-        """A pointer to what a search found, which does not own it; a plan's card has a fourth
+    def found(self, id: int, summary: tuple[Any, ...]) -> Any:
+        """A pointer to what a search found, which does not own it; a plan's summary has a fourth
         field."""
         kind = type(self)
-        maker = kind.make_pointer if len(card) == 3 else kind.make_plan_pointer
-        return maker(self, id, garbage_collect_data=False, card=card)
+        maker = kind.make_pointer if len(summary) == 3 else kind.make_plan_pointer
+        return maker(self, id, garbage_collect_data=False, summary=summary)
 
 
 _NOTED: Final[dict[type[Reply], Callable[[ReplyReader, Pending], None]]] = {

@@ -39,7 +39,7 @@ _BEFORE = (
     "a plan asks nothing of workers. Send or fetch before it is built; to have it work there, send "
     "the plan (plan.send(worker)) and call that with pointers"
 )
-"""What to do instead of talking to a worker in a plan."""
+"""Advice for those who talk to a worker in a plan."""
 
 _CALL_DEPTH = 3
 """How many frames above the one that carries it a request is made, at least."""
@@ -175,7 +175,7 @@ class RequestSender(ReplyReader):
         key: Hashable,
         made: Collection[int],
     ) -> Any:
-        """What a request returns whose first reply is this one."""
+        """The value of a request whose first reply is this one."""
         try:
             reply = messages.read_reply(answer.header)
         except messages.UNREADABLE:
@@ -235,7 +235,7 @@ class RequestSender(ReplyReader):
     def _outcome(
         self, seq: int, frame: Frame, pending: Pending, answered: bool, drop: tuple[int, ...]
     ) -> Any:
-        """What a request returns that was waited for, or is not waited for."""
+        """The value of a request that was waited for, or is not waited for."""
         if not pending.settled:
             if answered:
                 self._give_up(seq, frame, drop)

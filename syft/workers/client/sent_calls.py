@@ -17,7 +17,7 @@ _encode = msgspec.msgpack.encode
 
 
 class Calls:
-    """What the numbers of one connection stand for at the other end, by key.
+    """The meanings of the numbers of one connection at the other end, by key.
 
     >>> calls = Calls()
     >>> calls.find("double") is None

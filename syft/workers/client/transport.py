@@ -1,4 +1,4 @@
-"""What a caller knows of the worker at the other end: a transport, and no class of worker.
+"""The worker at the other end, as a caller knows it: a transport, and no class of worker.
 
 A :class:`Connection` makes requests and reads replies; a :class:`Transport` carries their frames.
 Workers in this process, in another process and behind a socket differ in their transport only.

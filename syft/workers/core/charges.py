@@ -49,7 +49,7 @@ GIVEN_UP: Final = 4
 """Flag: there are ids under which nothing may come any more."""
 
 
-class _Bill:
+class _Charge:
     """Who is charged for one object, the addresses of its storages, and its tags."""
 
     __slots__ = ("account", "storages", "tags")
@@ -103,7 +103,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
     __slots__ = (
         "limits",
         "flags",
-        "bills",
+        "charged",
         "guarded",
         "payer",
         "_worker",
@@ -129,7 +129,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self.limits = limits
         self.guarded = False
         """Whether something at the worker is private."""
-        self.bills: dict[int, _Bill] = {}
+        self.charged: dict[int, _Charge] = {}
         """The objects that are counted, by id."""
         self._worker = worker
         self._objects = objects
@@ -196,7 +196,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self._check("bytes", account, self._new_memory(storages), self._uncounted * _MOST_BYTES)
         account.objects += len(storages)
         for id, sizes in storages.items():
-            self._enter(id, _Bill(account, tuple(sizes)), sizes)
+            self._enter(id, _Charge(account, tuple(sizes)), sizes)
 
     def charge_one(self, id: int, value: Any) -> None:
         """The same for one object; a fast path, for tensors where objects are few.
@@ -223,7 +223,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             memory = self._memory[place] = _Memory(account, storage, size)
         memory.uses += 1
         account.objects += 1
-        self.bills[id] = _Bill(account, (place,))
+        self.charged[id] = _Charge(account, (place,))
         self._large.add(id)
         self.flags |= LOOK
 
@@ -240,26 +240,26 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         new = {place: size for sizes in storages.values() for place, (_, size) in sizes.items()}
         return sum(size for place, size in new.items() if place not in self._memory)
 
-    def _enter(self, id: int, bill: _Bill, sizes: Storages) -> None:
-        self.bills[id] = bill
+    def _enter(self, id: int, charge: _Charge, sizes: Storages) -> None:
+        self.charged[id] = charge
         for place, (storage, size) in sizes.items():
             memory = self._memory.get(place)
             if memory is None:
-                memory = self._memory[place] = _Memory(bill.account, storage, size)
+                memory = self._memory[place] = _Memory(charge.account, storage, size)
             memory.has(size)
             memory.uses += 1
 
     def release(self, ids: Iterable[int]) -> None:
         """Stop charging for objects that were removed."""
         for id in ids:
-            bill = self.bills.pop(id, None)
-            if bill is None:
+            charge = self.charged.pop(id, None)
+            if charge is None:
                 continue
-            bill.account.objects -= 1
-            if bill.tags:
-                for account, tags in bill.tags.items():
+            charge.account.objects -= 1
+            if charge.tags:
+                for account, tags in charge.tags.items():
                     account.tags -= tags
-            for place in bill.storages:
+            for place in charge.storages:
                 self._leave(place)
             self._large.discard(id)
         if not self._large:
@@ -279,19 +279,19 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         waiting = list(ids)
         while waiting:
             id = waiting.pop()
-            value, bill = self._objects.get(id), self.bills.get(id)
+            value, charge = self._objects.get(id), self.charged.get(id)
             if value is None:
                 continue
-            if bill is None and not is_large(value, self.guarded):
+            if charge is None and not is_large(value, self.guarded):
                 self._count_memory(value)
                 waiting += self._moved_holders()
                 continue
-            bill = self._counted(bill)
-            before, sizes = bill.storages, self.memory_of(value)
+            charge = self._counted(charge)
+            before, sizes = charge.storages, self.memory_of(value)
             if tuple(sizes) != before or self._becomes_large(sizes):
                 waiting += self._sharing(id, sizes)
-            bill.storages = tuple(sizes)
-            self._enter(id, bill, sizes)
+            charge.storages = tuple(sizes)
+            self._enter(id, charge, sizes)
             for place in before:
                 self._leave(place)
             if is_large(value, self.guarded):
@@ -307,23 +307,23 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """The plans and the like that are counted, and whose tensors lie elsewhere by now."""
         return [
             id
-            for id, bill in self.bills.items()
+            for id, charge in self.charged.items()
             if type(value := self._objects[id]) is not torch.Tensor
-            and bill.storages
-            and bill.storages != tuple(self.memory_of(value))
+            and charge.storages
+            and charge.storages != tuple(self.memory_of(value))
         ]
 
-    def _counted(self, bill: _Bill | None) -> _Bill:
-        """A bill for the caller, unless the object was counted: it may have one for tags alone."""
-        if bill is None:
-            bill = _Bill(self.account, ())
-        elif bill.storages or bill.account is not self._owner:
-            return bill
+    def _counted(self, charge: _Charge | None) -> _Charge:
+        """A charge for the caller, unless the object was counted: it may have one for tags."""
+        if charge is None:
+            charge = _Charge(self.account, ())
+        elif charge.storages or charge.account is not self._owner:
+            return charge
         else:
             self._owner.objects -= 1
-            bill.account = self.account
-        bill.account.objects += 1
-        return bill
+            charge.account = self.account
+        charge.account.objects += 1
+        return charge
 
     def _becomes_large(self, sizes: Storages) -> bool:
         """Whether memory that was counted as small is large by now."""
@@ -336,8 +336,8 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         found = []
         for id, value in self._objects.items():
             places = self.memory_of(value).keys()
-            bill = self.bills.get(id)
-            counted = set(bill.storages if bill else ())
+            charge = self.charged.get(id)
+            counted = set(charge.storages if charge else ())
             if id != altered and counted != places and not places.isdisjoint(sizes):
                 found.append(id)
         return found
@@ -351,7 +351,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def clear(self) -> None:
         """Stop charging for every object."""
-        self.release(list(self.bills))
+        self.release(list(self.charged))
 
     def _check(self, limit: str, account: Account, more: int, uncounted: int = 0) -> None:
         """Raise if the caller would have more than a limit, of which ``uncounted`` may be there."""
@@ -434,13 +434,13 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         if not more:
             return
         account.tags += more
-        bill = self.bills.get(id)
-        if bill is None:
+        charge = self.charged.get(id)
+        if charge is None:
             self._owner.objects += 1
-            bill = self.bills[id] = _Bill(self._owner, ())
-        if bill.tags is None:
-            bill.tags = {}
-        bill.tags[account] = bill.tags.get(account, 0) + more
+            charge = self.charged[id] = _Charge(self._owner, ())
+        if charge.tags is None:
+            charge.tags = {}
+        charge.tags[account] = charge.tags.get(account, 0) + more
 
     # --------------------------------------------------------------------------------- what waits
 

@@ -25,7 +25,6 @@ from syft.exceptions import PermissionDenied
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.memory_owners import (
     is_marked,
     leaf_owners,
@@ -35,6 +34,7 @@ from syft.workers.labels.memory_owners import (
     out_of_sight,
     tensor_owners,
 )
+from syft.workers.labels.origin import ObjectOrigin
 
 Lookup = Callable[[int], Any]
 """The object of an id, also if it was dropped while a request waited that names it."""
@@ -57,16 +57,16 @@ class Owners:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._origins = store.origins
-        self._first: Claim | None = None
+        self._first: ObjectOrigin | None = None
         """Where an object comes from that has no record."""
         self._first_who: tuple[str | None, str] | None = None
-        self._results: dict[tuple[str | None, str], Claim] = {}
+        self._results: dict[tuple[str | None, str], ObjectOrigin] = {}
         """Where the results of a caller's requests come from, by its identity and name."""
 
     def meet(self, peer: Peer) -> bool:
         """Note that a caller makes a request; whether it is another one than the first."""
         if self._first is None:
-            self._first, self._first_who = Claim(peer.identity, peer.name), peer.who
+            self._first, self._first_who = ObjectOrigin(peer.identity, peer.name), peer.who
         return not self._is_first(peer)
 
     def forget(self) -> None:
@@ -77,10 +77,10 @@ class Owners:
     def _is_first(self, peer: Peer) -> bool:
         return self._first is None or self._first_who == peer.who
 
-    def of(self, id: int) -> Claim | None:
+    def of(self, id: int) -> ObjectOrigin | None:
         """Where an object, or a promise, comes from; None if there is neither of that id.
 
-        >>> store = ObjectStore("bob"); store.origins[5] = Claim(None, "bob", held=True)
+        >>> store = ObjectStore("bob"); store.origins[5] = ObjectOrigin(None, "bob", held=True)
         >>> Owners(store).of(5).held, Owners(store).of(7)
         (True, None)
         """
@@ -88,17 +88,17 @@ class Owners:
 
     # ------------------------------------------------------------------------------- new objects
 
-    def made(self, peer: Peer, ids: Iterable[int], behind: Claim | None = None) -> None:
+    def made(self, peer: Peer, ids: Iterable[int], backing: ObjectOrigin | None = None) -> None:
         """Record the objects that a request of ``peer`` has made, or promised.
 
-        ``behind`` is the origin of what they stand for, if that is out of this worker's sight.
+        ``backing`` is the origin of what they stand for, if that is out of this worker's sight.
         """
-        if behind is None and self._is_first(peer):
+        if backing is None and self._is_first(peer):
             return
         origin = self._results.get(peer.who)
-        if behind is not None or origin is None:
-            origin = Claim(peer.identity, peer.name, behind=behind)
-            if behind is None:
+        if backing is not None or origin is None:
+            origin = ObjectOrigin(peer.identity, peer.name, backing=backing)
+            if backing is None:
                 self._results[peer.who] = origin
         for id in ids:
             if self._store.knows(id):
@@ -117,7 +117,7 @@ class Owners:
             writers = {*promiser.writers, *writers, *peer.names}
         session = peer.session if may_be_leaf else None
         if session is not None or writers or not self._is_first(peer):
-            self._origins[id] = Claim(owner, name, writers, session)
+            self._origins[id] = ObjectOrigin(owner, name, writers, session)
 
     def share(self, peer: Peer, id: int, names: Collection[str]) -> None:
         """Name others who may change an object; nothing happens unless ``peer`` may do so."""
@@ -148,7 +148,7 @@ class Owners:
         >>> owners.meet(ann)
         False
         >>> store.put(5, torch.ones(2)); store.put(7, torch.ones(2))
-        >>> store.origins[7] = Claim(None, "bob", held=True)
+        >>> store.origins[7] = ObjectOrigin(None, "bob", held=True)
         >>> owners.belonging(ann)
         [5]
         """
@@ -173,10 +173,10 @@ class Owners:
         :class:`~syft.exceptions.PermissionDenied`, which names the first object that it would
         change and whose that is.
         """
-        strange = self._strange(peer, ids)
-        if not (strange or access.changes or access.takes):
+        foreign = self._foreign(peer, ids)
+        if not (foreign or access.changes or access.takes):
             return None
-        permit = Permit(self, peer, action, strange, access)
+        permit = Permit(self, peer, action, foreign, access)
         permit.check_objects()
         return permit
 
@@ -204,9 +204,9 @@ class Owners:
             return True
         for id in ids:
             origin = origins.get(id, rest)
-            if origin is None or (origin.owner == mine and origin.behind is None):
+            if origin is None or (origin.owner == mine and origin.backing is None):
                 continue
-            if origin.behind is not None or not is_marked(self._store.objects.get(id), origin):
+            if origin.backing is not None or not is_marked(self._store.objects.get(id), origin):
                 return False
         return True
 
@@ -216,28 +216,28 @@ class Owners:
         rest = None if self._is_first(peer) else self._first
         for id in ids:
             origin = self._origins.get(id, rest)
-            if origin is not None and (origin.owner != peer.identity or origin.behind is not None):
+            if origin is not None and (origin.owner != peer.identity or origin.backing is not None):
                 return False
             if not may_write(self._store.objects.get(id), peer.identity):
                 return False
         return bool(ids)
 
-    def _strange(self, peer: Peer, ids: Iterable[int]) -> list[tuple[int, Claim]]:
+    def _foreign(self, peer: Peer, ids: Iterable[int]) -> list[tuple[int, ObjectOrigin]]:
         """Those of the objects that are not of ``peer``, or stand for what is not."""
         origins, mine = self._origins, peer.identity
         rest = None if self._is_first(peer) else self._first
-        strange = []
+        foreign = []
         for id in ids:
             origin = origins.get(id)
             if origin is None and rest is not None and self._store.knows(id):
                 origin = rest
-            if origin is not None and (origin.owner != mine or origin.behind is not None):
-                strange.append((id, origin))
-        return strange
+            if origin is not None and (origin.owner != mine or origin.backing is not None):
+                foreign.append((id, origin))
+        return foreign
 
     def names(self, peer: Peer, id: int) -> list[str]:
         """Those who may change an object that ``peer`` has sent on to another worker."""
-        return (self.of(id) or Claim(peer.identity, peer.name)).names()
+        return (self.of(id) or ObjectOrigin(peer.identity, peer.name)).names()
 
     def refusal(self, peer: Peer, action: str, id: int, owner: str | None) -> PermissionDenied:
         """The error for a change of an object that is not, or does not lie in what is, the
@@ -248,34 +248,34 @@ class Owners:
 class Permit:
     """What one request may do: checked when it arrives (objects), and when it runs (memory).
 
-    ``strange`` are the objects it names that are not its caller's, with where they come from.
+    ``foreign`` are the objects it names that are not its caller's, with where they come from.
     """
 
-    __slots__ = ("owners", "peer", "action", "strange", "access")
+    __slots__ = ("owners", "peer", "action", "foreign", "access")
 
     def __init__(
         self,
         owners: Owners,
         peer: Peer,
         action: str,
-        strange: Sequence[tuple[int, Claim]],
+        foreign: Sequence[tuple[int, ObjectOrigin]],
         access: Access,
     ) -> None:
         self.owners, self.peer, self.action = owners, peer, action
-        self.strange, self.access = strange, access
+        self.foreign, self.access = foreign, access
 
     def check_objects(self) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if an object that the request changes
         is not the caller's."""
         access = self.access
         changed = {*access.writes, *access.sets, *access.takes, *access.accumulates}
-        for id, origin in self.strange:
+        for id, origin in self.foreign:
             if id in changed:
                 self._check((origin,), id)
-                if id not in access.takes and origin.behind is not None:
-                    self._check((origin.behind,), id)
-            if id in access.roots and origin.behind is not None:
-                self._check((origin.behind,), id)
+                if id not in access.takes and origin.backing is not None:
+                    self._check((origin.backing,), id)
+            if id in access.roots and origin.backing is not None:
+                self._check((origin.backing,), id)
 
     def check_memory(self, lookup: Lookup) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if the request would change memory that
@@ -283,7 +283,7 @@ class Permit:
 
         Called just before the request runs: nothing has changed then.
         """
-        for id, origin in self.strange:
+        for id, origin in self.foreign:
             mark(lookup(id), origin)
         access = self.access
         for id in access.writes:
@@ -299,7 +299,7 @@ class Permit:
         access = self.access
         for id in access.accumulates:
             self._check(leaf_owners(lookup(id), beyond=False), id)
-        known = dict(self.strange)
+        known = dict(self.foreign)
         for id in access.roots:
             root = known.get(id)
             owners = leaf_owners(lookup(id), beyond=True)
@@ -309,15 +309,15 @@ class Permit:
                 owners = (leaf for leaf in owners if not leaf.admits(owner))
             self._check(owners, id)
 
-    def _check(self, owners: Iterable[Claim], id: int) -> None:
+    def _check(self, owners: Iterable[ObjectOrigin], id: int) -> None:
         for origin in owners:
             if not origin.admits(self.peer.identity):
                 raise self.owners.refusal(self.peer, self.action, id, origin.owner)
 
-    def behind(self, lookup: Lookup) -> Claim | None:
+    def backing(self, lookup: Lookup) -> ObjectOrigin | None:
         """Where that comes from for which the results of the request may stand, if this worker
         does not see their memory: data at another worker, and layouts without storages."""
-        for id, origin in self.strange:
-            if origin.behind is not None or out_of_sight(lookup(id)):
-                return origin.behind or origin
+        for id, origin in self.foreign:
+            if origin.backing is not None or out_of_sight(lookup(id)):
+                return origin.backing or origin
         return None

@@ -51,9 +51,9 @@ from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.moved_memory import Holdings
 from syft.workers.execution.private_commands import Converting, converted, run_guarded
 from syft.workers.labels.cell import Stored, elements_guard_of, guard_of, unsealed
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
 
@@ -89,7 +89,7 @@ class StoreView:
 def _object_itself(
     core: WorkerCore, held: HeldInputs | None, id: int, depth: int = 0, sharing: str = ""
 ) -> Any:
-    """The object of an id itself, for what runs as it was foreseen; see :class:`StoreView`."""
+    """The object of an id itself, for what runs as it was predicted; see :class:`StoreView`."""
     value = held[id] if held and id in held else core.store.open(id)
     if isinstance(value, Confined):
         peer = core.serving
@@ -146,9 +146,9 @@ class Call(msgspec.Struct, eq=False):
     """One request on its way: the message, its caller, and what the steps have found so far.
 
     ``read`` is what the kind's own look at the message has returned.  ``held`` are the inputs of a
-    request that has waited, by id, which may have been dropped meanwhile.  ``behind`` is where that
-    comes from for which its results stand, if this worker does not see their memory.  ``left`` is
-    the reply that has passed :meth:`hand_over` or :meth:`tell`.
+    request that has waited, by id, which may have been dropped meanwhile.  ``backing`` is where
+    that comes from for which its results stand, if this worker does not see their memory.  ``left``
+    is the reply that has passed :meth:`hand_over` or :meth:`tell`.
     """
 
     core: WorkerCore
@@ -158,7 +158,7 @@ class Call(msgspec.Struct, eq=False):
     held: HeldInputs | None = None
     read: Any = None
     permit: Permit | None = None
-    behind: Claim | None = None
+    backing: ObjectOrigin | None = None
     left: Answer | Value | None = None
     _guard: Guard | None = _NOT_ASKED
 
@@ -173,7 +173,7 @@ class Call(msgspec.Struct, eq=False):
         return Unpacker(frame.buffers, limits, operands, owns_buffers=frame.exclusive)
 
     def run(self, function: Callable[..., Any], flags: int, id: int) -> Any:
-        """What an operation makes of an object, as it was foreseen, and as private as that."""
+        """What an operation makes of an object, as it was predicted, and as private as that."""
         core, value = self.core, _object_itself(self.core, self.held, id)
         guard = full_guard_of(value) if core.store.charges.guarded else None
         return run_as_private(
@@ -210,7 +210,7 @@ class Call(msgspec.Struct, eq=False):
 
     def note_made(self, ids: Iterable[int]) -> None:
         """Note that the request has made these objects."""
-        self.core.note_made(ids, self.behind)
+        self.core.note_made(ids, self.backing)
 
     @property
     def user(self) -> str | None:
@@ -503,7 +503,7 @@ def _perform(
     call.held = held
     if call.permit is not None:
         call.check_memory(call.permit)
-        call.behind = call.permit.behind(partial(_object_itself, call.core, held))
+        call.backing = call.permit.backing(partial(_object_itself, call.core, held))
     alters = DECLARATIONS[type(call.message)].alters
     lost = alters if isinstance(alters, int) else alters(call)
     try:

@@ -117,7 +117,7 @@ class Confined(Holder):
         """Never: a copy would belong to whoever made it."""
         raise self.refusal(None, "copy")
 
-    def card(self) -> Any:
+    def summary(self) -> Any:
         """Nothing is told about it."""
         return None
 
@@ -258,7 +258,7 @@ class SharingSession(Confined):
         """None: keys are no tensors, and leave in no message."""
         return ()
 
-    def card(self) -> Any:
+    def summary(self) -> Any:
         """For the owner: parties, rank, counter, cause, and bytes of dealt material here."""
         waiting = self.letters() + sum(one.nbytes for one in self.ahead if not one.used)
         return self.names, self.rank, self.counter, self.cause, waiting

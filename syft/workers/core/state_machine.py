@@ -44,11 +44,11 @@ from syft.workers.core.access import READS, Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.evictions import Evictions
 from syft.workers.core.findable import check_named
-from syft.workers.core.peer_limits import Nesting
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Place, Session
+from syft.workers.core.peer_limits import Nesting
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.shares import Confined
 from syft.workers.core.stats import Stats
@@ -56,10 +56,10 @@ from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.labels.cell import Stored
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import protect_all, travelling_guard_of
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancelled,
@@ -463,13 +463,13 @@ class WorkerCore:
 
     def own(self, id: int, writers: Iterable[str] = ()) -> None:
         """Note that the owner's program holds an object: it outlives its pointers."""
-        self.store.origins[id] = Claim(None, self.name, writers, held=True)
+        self.store.origins[id] = ObjectOrigin(None, self.name, writers, held=True)
         self.contested = True
 
-    def note_made(self, ids: Iterable[int], behind: Claim | None = None) -> None:
+    def note_made(self, ids: Iterable[int], backing: ObjectOrigin | None = None) -> None:
         """Note that the request which is being served made these objects."""
         if self.contested and self.serving is not None:
-            self.owners.made(self.serving, ids, behind)
+            self.owners.made(self.serving, ids, backing)
 
     def watch(self, peer: Peer, knows: int = EVERYTHING) -> None:
         """Note that a caller sent a tensor, or was told of the shape or the gradient of one, and

@@ -23,10 +23,10 @@ from syft.workers.core.listeners import Listeners
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.tag_index import TagIndex, is_indexed
 from syft.workers.labels.cell import Stored, sealed
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.labels.origin import ObjectOrigin
 
 TOMBSTONES = 4096
 """The tombstones that a store keeps, and half of the most that it has (about a megabyte)."""
@@ -82,7 +82,7 @@ class ObjectStore:
         "given_up",
         "tags",
         "charges",
-        "_bills",
+        "_charged",
         "_gone",
         "_gone_before",
         "_graphs",
@@ -101,11 +101,11 @@ class ObjectStore:
         self.objects: dict[int, Any] = {}
         self.charges = Charges(worker, self.objects, limits, payer, reader)
         """What each caller has here."""
-        self._bills = self.charges.bills
+        self._charged = self.charges.charged
         self.tags = TagIndex(self.objects)
         """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
-        self.origins: dict[int, Claim] = {}
+        self.origins: dict[int, ObjectOrigin] = {}
         """Where an object, or a promise, comes from, if that is needed: see
         :mod:`~syft.workers.core.owners`."""
         self.departed: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()
@@ -179,7 +179,7 @@ class ObjectStore:
         return sealed(value) if self.charges.guarded else value
 
     def open(self, id: int) -> Any:
-        """The object, for what runs as it was foreseen; raises as :meth:`read` does."""
+        """The object, for what runs as it was predicted; raises as :meth:`read` does."""
         try:
             return self.objects[id]
         except KeyError:
@@ -306,7 +306,7 @@ class ObjectStore:
         (False, True)
         """
         del self.objects[id]
-        if id in self._bills or self.charges.flags:
+        if id in self._charged or self.charges.flags:
             self.charges.release((id,))
         if id in self.tags.noted:
             self.tags.forget((id,))
@@ -383,15 +383,15 @@ class ObjectStore:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
                 self._gone[id] = reason  # not a local name: what is dropped may drop others
-        if self._bills or self.tags.noted:
+        if self._charged or self.tags.noted:
             self._forget_all(ids)
         if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
     def _forget_all(self, ids: Iterable[int]) -> None:
-        objects, bills, tags = self.objects, self._bills, self.tags
-        if not bills.keys().isdisjoint(ids):
-            self.charges.release([id for id in ids if id in bills and id not in objects])
+        objects, charged, tags = self.objects, self._charged, self.tags
+        if not charged.keys().isdisjoint(ids):
+            self.charges.release([id for id in ids if id in charged and id not in objects])
         if not tags.noted.keys().isdisjoint(ids):
             tags.forget(filterfalse(objects.__contains__, ids))
 

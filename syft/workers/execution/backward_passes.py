@@ -31,9 +31,9 @@ from syft.ops.nested import Function, leaves
 from syft.ops.outcome import size_of_memory
 from syft.torch_private import is_only_user
 from syft.workers.execution.followed_leaves import FollowedLeaves
-from syft.workers.execution.foreseen_failures import PRIVATE_PASS, foreseen_failure, refusal
 from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
+from syft.workers.execution.predicted_failures import PRIVATE_PASS, predicted_failure, refusal
 from syft.workers.execution.public_sizes import hides_shape
 from syft.workers.execution.successors import (
     in_graph,
@@ -286,7 +286,7 @@ def run_private_pass(
     try:
         call = backward_call(function, args, kwargs)
     except TypeError as error:
-        raise foreseen_failure(TypeError, str(error)) from None
+        raise predicted_failure(TypeError, str(error)) from None
     admitted = guard.admits(user)
 
     def denied(what: str) -> PermissionDenied:
@@ -316,10 +316,10 @@ def _check_fit(
     try:
         limits_of(function, args, kwargs)
     except UnsupportedOperation as error:
-        raise foreseen_failure(UnsupportedOperation, *error.args) from None
+        raise predicted_failure(UnsupportedOperation, *error.args) from None
     misfit = call.misfit()
     if misfit is not None:
-        raise foreseen_failure(RuntimeError, misfit)
+        raise predicted_failure(RuntimeError, misfit)
 
 
 def _refused(call: BackwardCall, guard: Guard) -> str | None:
@@ -360,9 +360,9 @@ class _PrivatePass:
         if flags["materialize_grads"]:
             if flags["allow_unused"] is False:
                 text = "Expected allow_unused to be True or not passed when materialize_grads=True"
-                raise foreseen_failure(ValueError, f"{text}, but got: allow_unused=False.")
+                raise predicted_failure(ValueError, f"{text}, but got: allow_unused=False.")
         elif not flags["allow_unused"] and not all(map(self.graph.reaches, self.inputs or ())):
-            raise foreseen_failure(RuntimeError, _UNUSED)
+            raise predicted_failure(RuntimeError, _UNUSED)
 
     def run(self) -> Any:
         """Run the pass; returns the gradients if its function does, and seals a failure."""
@@ -490,7 +490,7 @@ def _check_kind(gradient: torch.Tensor | None, tensor: torch.Tensor) -> None:
 
 
 def _is_strided(value: Any) -> bool:
-    """Whether a gradient of a tensor can be laid out as forecast; chains do that themselves."""
+    """Whether a gradient of a tensor can be laid out as predicted; chains do that themselves."""
     plain = isinstance(value, torch.Tensor) and type(value) is not Wrapper
     return not plain or value.layout is torch.strided
 

@@ -28,8 +28,8 @@ class FollowedLeaves:
     """The leaves among ``leaves`` that a graph reaches and a hook follows, for one pass
     (:class:`~syft.workers.labels.crossings.Follower`).
 
-    A leaf that is a chain is left alone: its gradients have no forecast.  ``has_chains`` says that
-    there is one.
+    A leaf that is a chain is left alone: its gradients have no prediction.  ``has_chains`` says
+    that there is one.
 
     >>> w = torch.ones(2, requires_grad=True)
     >>> FollowedLeaves(ReachedGraph({}, [w]), [w]).leaves

@@ -1,22 +1,21 @@
-"""Forecasts of commands on tensors whose shapes are private.
+"""Predictions of commands on tensors whose shapes are private.
 
 A shape that follows from private values is private too (``x[mask]``), and its public form has for
 each dimension a size or a bound (:mod:`~syft.workers.execution.public_sizes`).  How many dimensions
 there are, the dtype and the graph follow from the program, and everybody may know them.  So a
-command on such a tensor is forecast several times, each time with other sizes in the place of the
+command on such a tensor is predicted several times, each time with other sizes in the place of the
 private ones: the bounds, larger ones, 1 and 0.  A size of a result that is the same in all of these
 is public, and one that is not is private, with a bound again: ``x[mask] @ w`` has a private number
 of rows, and ``x[mask].mean(0)`` and ``cross_entropy(x[mask], y[mask])`` have no private size at
 all.
 
-What is forecast follows from public forms alone, so a wrong forecast tells nothing.  A result that
-is not as forecast is a failure that follows from values, and is sealed
-(:mod:`syft.workers.execution.foreseen`).  So a command need not run for all sizes: those for which
-it does not are sealed.  It has to run for two of the larger ones, or where all private sizes are 1,
-which torch extends.  A command that only runs for some sizes (``x[x > 0].view(2, 3)``) has no
-forecast, and is refused for those who may not know the sizes, and so is one of which the number of
-results follows from them (``split``).
-"""
+What is predicted follows from public forms alone, so a wrong prediction tells nothing.  A result
+that is not as predicted is a failure that follows from values, and is sealed
+(:mod:`syft.workers.execution.predicted_run`).  So a command need not run for all sizes: those for
+which it does not are sealed.  It has to run for two of the larger ones, or where all private sizes
+are 1, which torch extends.  A command that only runs for some sizes (``x[x > 0].view(2, 3)``) has
+no prediction, and is refused for those who may not know the sizes, and so is one of which the
+number of results follows from them (``split``)."""
 
 from __future__ import annotations
 
@@ -42,22 +41,22 @@ from syft.workers.execution.public_sizes import (
     sizes_at_most,
 )
 
-NO_FORECAST = Outcome(Verdict.UNKNOWN)
-"""What is known of a command that has no forecast."""
+NO_PREDICTION = Outcome(Verdict.UNKNOWN)
+"""What is known of a command that has no prediction."""
 _ENOUGH: Final = 2
 """The forms with large sizes for which a command has to run."""
 
 IsPublic = Callable[[torch.Tensor], bool]
 
 
-def hidden_forecast(
+def hidden_prediction(
     function: Function,
     args: Sequence[Any],
     kwargs: dict[str, Any],
     is_public: IsPublic = lambda tensor: False,
     counted: bool = False,
 ) -> Outcome:
-    """The forecast of a call with strided tensors, the shapes of some of which are private.
+    """The prediction of a call with strided tensors, the shapes of some of which are private.
 
     It is ``RESIZES``, or not complete if it cannot be told without the sizes.  ``counted`` says
     that the number of results may follow from a size: it has to be the same for all of them.
@@ -67,12 +66,12 @@ def hidden_forecast(
     >>> from syft.workers.execution.public_sizes import note_sizes
     >>> x = torch.ones(7, 2); protect(x, Guard(frozenset(), shape_hidden=True))
     >>> note_sizes(x, (9, 2), shape=(ANY, 2))
-    >>> result = hidden_forecast(torch.mul, (x, 2), {}).result
+    >>> result = hidden_prediction(torch.mul, (x, 2), {}).result
     >>> result.shape, result.most
     ((-1, 2), (9, 2))
-    >>> hidden_forecast(torch.sum, (x, 0), {}).result.shape
+    >>> hidden_prediction(torch.sum, (x, 0), {}).result.shape
     (2,)
-    >>> hidden_forecast(torch.Tensor.view, (x, 14), {}).verdict.name
+    >>> hidden_prediction(torch.Tensor.view, (x, 14), {}).verdict.name
     'UNKNOWN'
     """
     inputs = tensors_in(args, kwargs)
@@ -82,8 +81,8 @@ def hidden_forecast(
     try:
         signature = signature_of(function, *largest_form(args, kwargs), is_public)
     except TypeError:
-        return _forecast(*about)
-    return kept((signature, counted, *map(_public_form, inputs)), _forecast, *about)
+        return _prediction(*about)
+    return kept((signature, counted, *map(_public_form, inputs)), _prediction, *about)
 
 
 def _public_form(tensor: torch.Tensor) -> Hashable:
@@ -93,7 +92,7 @@ def _public_form(tensor: torch.Tensor) -> Hashable:
     return public_shape(tensor), sizes_at_most(tensor) is None, is_viewed(tensor)
 
 
-def _forecast(
+def _prediction(
     function: Function,
     args: Sequence[Any],
     kwargs: dict[str, Any],
@@ -110,15 +109,15 @@ def _forecast(
         return larger[0]
     base = _base(ones, larger, inputs)
     if base is None or _shows_views(base, inputs):
-        return NO_FORECAST
+        return NO_PREDICTION
     possible = [one for one in (ones, *within, *none) if one.is_complete]
     alike = _of_kind(base, possible, inputs)
     if not alike or (counted and len(alike) < len(possible)):
-        return NO_FORECAST
+        return NO_PREDICTION
     return _joined(base, alike, _of_kind(base, larger, inputs), inputs)
 
 
-def is_bounded(forecast: Outcome) -> bool:
+def is_bounded(prediction: Outcome) -> bool:
     """Whether each size that a command leaves has a bound which everybody may know.
 
     >>> x = torch.ones(3, dtype=torch.int64)
@@ -127,7 +126,7 @@ def is_bounded(forecast: Outcome) -> bool:
     >>> is_bounded(evaluate(torch.repeat_interleave, (x,), {}))
     False
     """
-    made = [*leaves(forecast.result), *(after for _, after in forecast.changed)]
+    made = [*leaves(prediction.result), *(after for _, after in prediction.changed)]
     return all(type(one) is not Made or one.most is not None for one in made)
 
 
@@ -180,7 +179,7 @@ def _joined(
     larger: Sequence[Outcome],
     inputs: Sequence[torch.Tensor],
 ) -> Outcome:
-    """One forecast of outcomes of one kind: of those with sizes that there may be, and larger."""
+    """One prediction of outcomes of one kind: of those with sizes that there may be, and larger."""
     every = [base, *possible, *larger]
     count = len(possible)
     bounded = all(sizes_at_most(leaf) is not None for leaf in inputs)

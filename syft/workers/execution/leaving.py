@@ -31,13 +31,11 @@ from syft.ops.calls import argument
 from syft.ops.nested import every_tensor
 from syft.ops.table import NUMBERS
 from syft.torch_private import ends_a_graph
-from syft.workers.execution.successors import and_before
-from syft.workers.labels.crossings import followers, goes_on
-from syft.workers.labels.reached_graph import reached_graph
-from syft.workers.labels.walk import recorded_of
-from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.execution.public_sizes import note_like
+from syft.workers.execution.successors import and_before
 from syft.workers.labels.cell import Stored, unsealed
+from syft.workers.labels.crossings import followers, goes_on
+from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import (
     bare_copy_of,
@@ -46,6 +44,8 @@ from syft.workers.labels.memory_labels import (
     protect,
     with_words_of,
 )
+from syft.workers.labels.reached_graph import reached_graph
+from syft.workers.labels.walk import recorded_of
 
 
 def may_leave(guard: Guard | None, to: str, user: str | None) -> bool:
@@ -166,18 +166,18 @@ def check_no_graph(value: Any, guard: Guard | None = None) -> None:
         raise NotALeaf(name if guard is None else "a private one")
 
 
-def twin_of(stored: Stored) -> torch.Tensor | Holder:
+def duplicate_of(stored: Stored) -> torch.Tensor | Holder:
     """A copy of a stored object, with its gradient and as private; of a tensor whose gradients go
     on from it, they also go on from the copy.
 
-    >>> twin_of(torch.ones(1))
+    >>> duplicate_of(torch.ones(1))
     tensor([1.])
     """
     value = unsealed(stored)
-    twin = value.duplicate() if isinstance(value, Holder) else copy_in_graph(value)
-    protect(twin, full_guard_of(value))
-    note_like(twin, value)
-    return twin
+    duplicate = value.duplicate() if isinstance(value, Holder) else copy_in_graph(value)
+    protect(duplicate, full_guard_of(value))
+    note_like(duplicate, value)
+    return duplicate
 
 
 def released(stored: Stored, widened: Callable[[Guard | None], Guard | None]) -> torch.Tensor:
@@ -196,10 +196,10 @@ def released(stored: Stored, widened: Callable[[Guard | None], Guard | None]) ->
         instead = "call allow() where the data is, on what get() gives"
         raise UnsupportedOperation("allow", "a pointer to a pointer", instead)
     guard = widened(full_guard_of(value))
-    twin = bare_copy_of(value)
-    protect(twin, guard)
-    note_like(twin, value)
-    return twin
+    duplicate = bare_copy_of(value)
+    protect(duplicate, guard)
+    note_like(duplicate, value)
+    return duplicate
 
 
 def copy_in_graph(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,10 +2,10 @@
 
 Everything computed from a private value gets the guard of that value: results, gradients, and all
 tensors that the command wrote.  A command of somebody who may not see the values does what its
-forecast says (:mod:`syft.workers.execution.foreseen`), or is refused.  A backward pass has rules of
-its own (:mod:`syft.workers.execution.backward_passes`).
+prediction says (:mod:`syft.workers.execution.predicted_run`), or is refused.  A backward pass has
+rules of its own (:mod:`syft.workers.execution.backward_passes`).
 
-Where there is no forecast (layouts other than strided, chains), a command runs for those who may
+Where there is no prediction (layouts other than strided, chains), a command runs for those who may
 see the values.  What it may write, by its flags in the op table, is moved to private memory first,
 and what it has written is found by its version counter.  Others may convert to fixed precision and
 back (:func:`converted`).
@@ -42,14 +42,10 @@ from syft.ops.table import (
     ops_where,
 )
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.foreseen import (
-    apart_from_lower,
-    call_drawing,
-    calling,
-    run_foreseen,
-    with_own_streams,
-)
-from syft.workers.execution.foreseen_failures import (
+from syft.workers.execution.hidden_shapes import NO_PREDICTION, hidden_prediction, is_bounded
+from syft.workers.execution.leaving import check_gradients_leave
+from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
+from syft.workers.execution.predicted_failures import (
     CHAIN,
     NO_BOUND,
     OTHER_LAYOUT,
@@ -58,12 +54,16 @@ from syft.workers.execution.foreseen_failures import (
     SPLIT_SIZES,
     UNTOLD,
     UNTOLD_SIZES,
-    foreseen_failure,
+    predicted_failure,
     refusal,
 )
-from syft.workers.execution.hidden_shapes import NO_FORECAST, hidden_forecast, is_bounded
-from syft.workers.execution.leaving import check_gradients_leave
-from syft.workers.execution.moved_memory import Holdings, Immovable, move_written
+from syft.workers.execution.predicted_run import (
+    apart_from_lower,
+    call_drawing,
+    calling,
+    run_predicted,
+    with_own_streams,
+)
 from syft.workers.execution.private_results import (
     NOTHING,
     UNCLEAR,
@@ -155,17 +155,17 @@ class _Command:
     decided: bool
 
     def run(self, holdings: Holdings) -> Any:
-        """Do what is forecast; without a forecast, call the function if that may be seen."""
-        forecast, command = self._in_its_form(self._forecast())
+        """Do what is predicted; without a prediction, call the function if that may be seen."""
+        prediction, command = self._in_its_form(self._prediction())
         try:
-            if forecast.is_complete and (self._is_admitted or is_bounded(forecast)):
-                return command._run_foreseen(forecast, holdings)
+            if prediction.is_complete and (self._is_admitted or is_bounded(prediction)):
+                return command._run_predicted(prediction, holdings)
             if self._is_admitted:
                 self.guard.check_open()
                 return self._moved(holdings)._run_and_see()
         except Immovable:
             raise self._denied(_SHARED) from None
-        self._check_may_be_seen(forecast)
+        self._check_may_be_seen(prediction)
         return self._run_and_see()
 
     @property
@@ -179,29 +179,30 @@ class _Command:
     def _tensors(self) -> list[torch.Tensor]:
         return every_tensor((self.args, self.kwargs))
 
-    def _forecast(self) -> Outcome:
-        """The forecast, as far as there are forecasts: of ordinary tensors."""
+    def _prediction(self) -> Outcome:
+        """The prediction, as far as there are predictions: of ordinary tensors."""
         if not _all_strided(self._tensors()):
-            return NO_FORECAST
+            return NO_PREDICTION
         if not self.guard.shape_hidden:
             return evaluate(self.function, self.args, self.kwargs, _is_public)
         counted = bool(self.op_flags & SPLITS)
-        return hidden_forecast(self.function, self.args, self.kwargs, _is_public, counted)
+        return hidden_prediction(self.function, self.args, self.kwargs, _is_public, counted)
 
-    def _in_its_form(self, forecast: Outcome) -> tuple[Outcome, _Command]:
-        """The forecast of the form of the operation, if it has one and needs it, and what runs."""
+    def _in_its_form(self, prediction: Outcome) -> tuple[Outcome, _Command]:
+        """The prediction of the form of the operation, if it has one and needs it, and what
+        runs."""
         form = FORMS.get(self.function)
-        if form is not None and not (self._is_admitted or forecast.verdict is Verdict.FAILS):
-            formed = changed(self, function=form.predicted)._forecast()
+        if form is not None and not (self._is_admitted or prediction.verdict is Verdict.FAILS):
+            formed = changed(self, function=form.predicted)._prediction()
             if formed.is_complete:
                 return formed, changed(self, function=form.run or self.function)
-        return forecast, self
+        return prediction, self
 
-    def _run_foreseen(self, forecast: Outcome, holdings: Holdings) -> Any:
-        hidden = forecast.verdict is Verdict.RESIZES
+    def _run_predicted(self, prediction: Outcome, holdings: Holdings) -> Any:
+        hidden = prediction.verdict is Verdict.RESIZES
         guard = changed(self.guard, shape_hidden=True) if hidden else self.guard
         call = self.function, self.args, self.kwargs
-        return run_foreseen(*call, forecast, guard, holdings, self._is_admitted, self.decided)
+        return run_predicted(*call, prediction, guard, holdings, self._is_admitted, self.decided)
 
     def _moved(self, holdings: Holdings) -> _Command:
         """The same command after what it may write was moved."""
@@ -244,21 +245,22 @@ class _Command:
                 raise self._denied("an operation that returns its value")
         return result
 
-    def _check_may_be_seen(self, forecast: Outcome) -> None:
-        """Raise what a command comes to that has no complete forecast: what it does would be seen.
+    def _check_may_be_seen(self, prediction: Outcome) -> None:
+        """Raise what a command comes to that has no complete prediction: what it does would be
+        seen.
 
         What tells metadata, or sets it, may run.
         """
-        if forecast.verdict is Verdict.FAILS:
-            raise foreseen_failure(*forecast.failure)
+        if prediction.verdict is Verdict.FAILS:
+            raise predicted_failure(*prediction.failure)
         if not (self.op_flags & METADATA or NUMBERS.get(self.function) in COLUMNS["sets"]):
-            raise self._denied(self._refusal(forecast))
+            raise self._denied(self._refusal(prediction))
 
-    def _refusal(self, forecast: Outcome) -> str:
+    def _refusal(self, prediction: Outcome) -> str:
         """What kind of command may not run, because what it does would be seen."""
-        if forecast.verdict is Verdict.READS:
+        if prediction.verdict is Verdict.READS:
             return READS
-        if forecast.is_complete:
+        if prediction.is_complete:
             return NO_BOUND
         if self.guard.shape_hidden and self.op_flags & SPLITS:
             return SPLIT_SIZES
@@ -295,7 +297,7 @@ _SHARED: Final = "a write to memory that a chain or a tensor of another kind sha
 
 
 def _all_strided(inputs: list[torch.Tensor]) -> bool:
-    """Whether all are ordinary tensors, which forecasts understand."""
+    """Whether all are ordinary tensors, which predictions understand."""
     return all(
         type(tensor) in EXACT_TENSOR_TYPES
         and tensor.layout is torch.strided
@@ -359,7 +361,7 @@ def _of_zeros(
         everything = torch.ones(value.shape, dtype=torch.bool, device=value.device)
         return conversion(value.masked_fill(everything, 0), *args)
     except Exception as error:
-        error.__dict__["foreseen"] = True
+        error.__dict__["predicted"] = True
         raise
 
 

@@ -1,9 +1,9 @@
 """The fast way of private commands that make one tensor, or write in place: most of them.
 
-If all private operands have one guard and public shapes, and the forecast says that the result is
+If all private operands have one guard and public shapes, and the prediction says that the result is
 a new tensor in memory of its own, there is nothing to write, to draw or to join.  Such a command is
-a function call, a comparison of the result with what was forecast, and a guard, which hides the
-shape if that follows from values: then the bounds of the forecast are noted with it.  A command
+a function call, a comparison of the result with what was predicted, and a guard, which hides the
+shape if that follows from values: then the bounds of the prediction are noted with it.  A command
 that only writes to memory of that very guard needs no more than the call, if no value can make it
 fail half-way.  Whatever is unlike that, a failure too, is left to
 :mod:`syft.workers.execution.operation`, which runs the command again.
@@ -26,7 +26,7 @@ from syft.ops.nested import EXACT_TENSOR_TYPES, SCALAR_TYPES, every_tensor
 from syft.ops.outcome import Given, Made, Outcome, Verdict
 from syft.ops.table import FLOATS_COMPUTE, NUMBERS, functions_with, ops_where
 from syft.torch_private import any_autocast_enabled
-from syft.workers.execution.foreseen import has_shape
+from syft.workers.execution.predicted_run import has_shape
 from syft.workers.execution.public_sizes import extent_within
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import BLANK, LABEL, Label, full_guard_of

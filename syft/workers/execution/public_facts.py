@@ -1,11 +1,11 @@
 """What somebody who may not see a value may ask about it: a list, and everything else is refused.
 
 A question about a tensor (its shape, its dtype) has an answer that follows from the program, as
-long as the forecast fixes it: a command that fails in secret leaves results of the same shape,
+long as the prediction fixes it: a command that fails in secret leaves results of the same shape,
 strides, dtype, device and graph as one that succeeds.  It does not leave the same version counter,
 node of the graph, place in memory or names.  So the op table says for each question which
 properties its answer follows from (``asks=``), and each property has a row here: whether the
-forecast fixes it, and why.  A question is answered if all its properties are fixed; one without
+prediction fixes it, and why.  A question is answered if all its properties are fixed; one without
 properties, or with one that has no row, is refused.
 
 Of a value whose shape is private as well, only what follows from its dtype, device and layout is
@@ -45,21 +45,21 @@ class Basis(enum.Enum):
     KIND = "dtype, device and layout"
     RANK = "the number of dimensions"
     FORM = "shape and strides"
-    GRAPH = "the graph, as far as a forecast knows it"
-    SECRET = "what no forecast knows"
+    GRAPH = "the graph, as far as a prediction knows it"
+    SECRET = "what no prediction knows"
 
 
 PROPERTIES: Final[dict[str, tuple[Basis, str]]] = {
-    "dtype": (Basis.KIND, "the forecast fixes it"),
+    "dtype": (Basis.KIND, "the prediction fixes it"),
     "device": (Basis.KIND, "a result is where its inputs are"),
-    "layout": (Basis.KIND, "the forecast fixes it"),
-    "shape": (Basis.FORM, "the forecast fixes it"),
+    "layout": (Basis.KIND, "the prediction fixes it"),
+    "shape": (Basis.FORM, "the prediction fixes it"),
     "dim": (Basis.RANK, "the length of the shape; where that is private, of its public form"),
-    "strides": (Basis.FORM, "results are brought to the strides of the forecast"),
+    "strides": (Basis.FORM, "results are brought to the strides of the prediction"),
     "is_contiguous": (Basis.FORM, "shape and strides"),
     "requires_grad": (
         Basis.GRAPH,
-        "the forecast fixes it, and a result that requires grad has a graph, sealed or not",
+        "the prediction fixes it, and a result that requires grad has a graph, sealed or not",
     ),
     "gradient": (Basis.GRAPH, "it is of the kind that the requested passes leave"),
     "version": (Basis.SECRET, "it counts writes, also those of a command that failed in secret"),
@@ -67,8 +67,8 @@ PROPERTIES: Final[dict[str, tuple[Basis, str]]] = {
     "names": (Basis.SECRET, "results that stand for a failure have no names"),
     "storage_offset": (Basis.SECRET, "where values lie in memory is nobody's business"),
     "memory": (Basis.SECRET, "where values lie in memory is nobody's business"),
-    "lazy": (Basis.SECRET, "whether a kernel left a conjugation or a sign is not forecast"),
-    "format": (Basis.SECRET, "there are no forecasts of sparse and quantized tensors"),
+    "lazy": (Basis.SECRET, "whether a kernel left a conjugation or a sign is not predicted"),
+    "format": (Basis.SECRET, "there are no predictions of sparse and quantized tensors"),
     "machine": (Basis.SECRET, "it asks about the machine of the worker"),
     "unused": (Basis.SECRET, "nothing needs it"),
 }
@@ -133,7 +133,7 @@ def _asks_rank(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 def in_public_form(guard: Guard) -> bool:
-    """Whether everybody may know what is told of an object without asking torch: its card, that
+    """Whether everybody may know what is told of an object without asking torch: its summary, that
     it is not here, and why.  It leaves out what is private.
 
     >>> in_public_form(Guard(frozenset()))

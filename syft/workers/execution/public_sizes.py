@@ -6,10 +6,10 @@ from private values is private, and has a *bound* that is not: ``x[x > 0]`` has 
 of ``x``.  It need not be private in each dimension: ``x[mask]`` has a private number of rows, and
 as many columns as ``x``.  So the *public form* of a tensor has for each dimension a size or a
 bound.  It is noted on the tensor, and the bytes at most on its memory, beside the guard, when a
-command makes it.  It follows from the forecast of the command, and
+command makes it.  It follows from the prediction of the command, and
 a result that exceeds it is a failure that follows from values
-(:mod:`syft.workers.execution.foreseen`).  So memory is never more than what is charged for it, and
-may be less.
+(:mod:`syft.workers.execution.predicted_run`).  So memory is never more than what is charged for it,
+and may be less.
 
 A tensor of private shape that has no bound (one that a user who may see the values has made with a
 number from them) has its real size for those who may read it, and none for others: their commands
@@ -90,7 +90,7 @@ def note_sizes(
 ) -> None:
     """Note the sizes that a tensor of private shape has at most; None if there is no bound.
 
-    Those that are not ``ANY`` in its forecast ``shape`` are public; without one, none is.  Memory
+    Those that are not ``ANY`` in its predicted shape`` are public; without one, none is.  Memory
     that it has for itself alone gets the bytes of these.
 
     >>> x = torch.ones(3); protect(x, Guard(frozenset(), shape_hidden=True))
@@ -109,7 +109,7 @@ def note_sizes(
 
 def extent_within(most: Sizes, shape: Sizes | None, start: int = 0) -> Extent:
     """The public form of a tensor of these sizes at most; those are bounds that are ``ANY`` in its
-    forecast ``shape``, or all of them without one.
+    predicted shape``, or all of them without one.
 
     >>> extent_within((7, 2), (ANY, 2))
     Extent(most=(7, 2), hidden=(True, False), start=0)

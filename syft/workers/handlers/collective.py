@@ -54,10 +54,10 @@ from syft.workers.handlers.executions import (
 from syft.workers.handlers.party_programs import (
     GUARDING,
     PROGRAMS,
+    HostedParty,
     Letter,
     Party,
     PartyProgram,
-    Seat,
 )
 from syft.workers.labels.cell import elements_guard_of, kind_of
 from syft.workers.labels.guards import Guard, meet_guards
@@ -118,7 +118,7 @@ def _entered(call: Call, message: Start, peer: Peer) -> tuple[Execution | None, 
         _give_up(core, message, peer, error)
         raise
     session.begin(call)
-    session.forget_strangers(core)
+    session.forget_others(core)
     session.sharing += _sharing_of(core, message, peer)
     for out in message.outs:
         core.store.promise(out)
@@ -227,7 +227,7 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
     peer = call.peer
     if message.program in GUARDING:
         args = _own_arguments(call)
-        seat = Seat(
+        party = HostedParty(
             message.rank,
             len(message.parties),
             call=call,
@@ -235,7 +235,7 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
             execution=message.execution,
             sharing=session.sharing,
         )
-        session.program = GUARDING[message.program](seat, *args)
+        session.program = GUARDING[message.program](party, *args)
         return
     unpacker = call.unpacker()
     given = [unpack_at(arg, unpacker, f".args[{at}]") for at, arg in enumerate(message.args)]
@@ -278,13 +278,13 @@ def _inputs_that_run(
     Whoever may not read the inputs does not learn that it fails.  If it fails on zeros too, that
     follows from shapes and dtypes.
     """
-    trial = _program(message, inputs)
+    probe = _program(message, inputs)
     try:
-        next(trial, None)
+        next(probe, None)
     except Exception as error:
         return [torch.zeros_like(value) for value in inputs], guard.sealed(error)
     finally:
-        trial.close()
+        probe.close()
     return inputs, guard
 
 

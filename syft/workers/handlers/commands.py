@@ -52,7 +52,7 @@ from syft.workers.core.pipeline import Call, Declaration, handles, run_as_privat
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import tags_of
-from syft.workers.execution.foreseen_failures import is_foreseen
+from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.public_facts import in_public_form, is_answer
@@ -376,7 +376,7 @@ def _run(
         if guard is None:
             raise
         core.fail_results(_ids_of_results(command))
-        hidden = not (guard.admits(user) or is_foreseen(error))
+        hidden = not (guard.admits(user) or is_predicted(error))
         return core.failure(command.seq, error, hidden=hidden)
 
 
@@ -520,9 +520,9 @@ def _tensors_expected(worker: str, op: int, flags: int, result: Any) -> list[tor
     items = result if contained else (result,)
     tensors = [item for item in items if isinstance(item, torch.Tensor)]
     count, in_container = flags >> COUNT_SHIFT, bool(flags & IN_CONTAINER)
-    strange = any(not isinstance(item, torch.Tensor | None) for item in items)
-    if strange or len(tensors) != count or contained is not in_container:
-        got = counted(len(tensors), contained) + (" and other values" if strange else "")
+    foreign = any(not isinstance(item, torch.Tensor | None) for item in items)
+    if foreign or len(tensors) != count or contained is not in_container:
+        got = counted(len(tensors), contained) + (" and other values" if foreign else "")
         raise ResultMismatch(NAMES[op], worker, counted(count, in_container), got)
     return tensors
 

@@ -21,11 +21,11 @@ from syft.crypto.programs.share_lint import lint_deals
 from syft.exceptions import MalformedMessage, MaterialError
 from syft.workers.core.shares import MaterialAhead, SharingSession
 from syft.workers.handlers.party_programs import (
+    HostedParty,
     Letter,
     PartyProgram,
     Received,
     Round,
-    Seat,
     guarding,
 )
 from syft.workers.handlers.sharing import session_here
@@ -35,77 +35,77 @@ Corrections = dict[int, Sequence[torch.Tensor]]
 
 
 @guarding(CollectiveCode.DEAL)
-def deal(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
+def deal(party: HostedParty, session: Any, counter: Any, deals: Any) -> PartyProgram:
     """The part of a provider that is no party; see :mod:`syft.crypto.dealing`."""
-    here = session_here(seat, session)
-    check_part(seat, here, deals=True)
+    here = session_here(party, session)
+    check_part(party, here, deals=True)
     lint_deals(deals)
-    _check_room(seat, deals)
+    _check_room(party, deals)
     here.use(checked_counter(counter))
-    yield from _letters(seat, here, counter, deals)
+    yield from _letters(party, here, counter, deals)
     return []
 
 
 @guarding(CollectiveCode.DEAL_AHEAD)
-def deal_ahead(seat: Seat, session: Any, counter: Any, deals: Any) -> PartyProgram:
+def deal_ahead(party: HostedParty, session: Any, counter: Any, deals: Any) -> PartyProgram:
     """What is dealt for a program to come: the parties keep it.
 
     1. The provider sends the last party a letter for each instruction with derived material.
 
     Rounds: 1.  Bytes: those of the corrections, to the last party.  Leakage: none.
     """
-    here = session_here(seat, session)
+    here = session_here(party, session)
     if not here.holds_shares:
-        yield from deal(seat, session, counter, deals)
+        yield from deal(party, session, counter, deals)
         return []
-    check_part(seat, here)
+    check_part(party, here)
     lint_deals(deals)
     if here.deals:
-        _check_room(seat, deals)
+        _check_room(party, deals)
     here.use(checked_counter(counter))
     if here.deals:
-        corrections = yield from _letters(seat, here, counter, deals)
+        corrections = yield from _letters(party, here, counter, deals)
     else:
-        corrections = yield from _read(seat, here, deals)
+        corrections = yield from _read(party, here, deals)
     return [MaterialAhead(here, counter, deals, corrections)]
 
 
 def dealt_here(
-    seat: Seat, here: SharingSession, counter: int, deals: Sequence[Deal]
+    party: HostedParty, here: SharingSession, counter: int, deals: Sequence[Deal]
 ) -> Generator[Round, Received, Corrections]:
     """Deal for a program that has passed ``lint``, at a party that is about to run its own part.
 
     Returns what the last party needs, if that is this one; else it is on its way there.
     """
-    _check_room(seat, deals)
-    return (yield from _letters(seat, here, counter, deals))
+    _check_room(party, deals)
+    return (yield from _letters(party, here, counter, deals))
 
 
-def _check_room(seat: Seat, deals: Sequence[Deal]) -> None:
-    check_size(elements_of(deals), seat.call.core.store.charges.most_elements)
+def _check_room(party: HostedParty, deals: Sequence[Deal]) -> None:
+    check_size(elements_of(deals), party.call.core.store.charges.most_elements)
 
 
 def _letters(
-    seat: Seat, here: SharingSession, counter: int, deals: Sequence[Deal]
+    party: HostedParty, here: SharingSession, counter: int, deals: Sequence[Deal]
 ) -> Generator[Round, Received, Corrections]:
     """Send the last party what it needs; what it needs of itself is returned."""
     last = len(here.names) - 1
     own: Corrections = {}
     for place, corrections in deal_program(deals, here.ciphers, counter):
-        if seat.rank == last:
+        if party.rank == last:
             own[place] = corrections
         else:
-            yield seat.round({last: (place, *corrections)}, ())
+            yield party.round({last: (place, *corrections)}, ())
     return own
 
 
 def _read(
-    seat: Seat, here: SharingSession, deals: Sequence[Deal]
+    party: HostedParty, here: SharingSession, deals: Sequence[Deal]
 ) -> Generator[Round, Received, Corrections]:
     """Wait for the letters of the provider at the last party; others get none."""
     corrections: Corrections = {}
-    for place, _, _ in deals if seat.rank == len(here.names) - 1 else ():
-        (letter,) = (yield seat.round({}, (here.provider,))).values()
+    for place, _, _ in deals if party.rank == len(here.names) - 1 else ():
+        (letter,) = (yield party.round({}, (here.provider,))).values()
         corrections[place] = material_in(letter, place)
     return corrections
 
@@ -125,7 +125,11 @@ def material_in(letter: Letter, place: int) -> Sequence[torch.Tensor]:
 
 
 def check_part(
-    seat: Seat, here: SharingSession, dealt: bool = True, needs: bool = True, deals: bool = False
+    party: HostedParty,
+    here: SharingSession,
+    dealt: bool = True,
+    needs: bool = True,
+    deals: bool = False,
 ) -> None:
     """Raise :class:`~syft.exceptions.MalformedMessage` unless those take part who should.
 
@@ -133,8 +137,8 @@ def check_part(
     ``needs`` nothing.  ``deals``: this is the part of a provider that is no party.
     """
     expected = here.parties if dealt else here.names
-    fits = seat.names == expected or (not needs and seat.names == here.names)
-    if not fits or here.rank != seat.rank:
+    fits = party.names == expected or (not needs and party.names == here.names)
+    if not fits or here.rank != party.rank:
         raise MalformedMessage("$.parties", ", ".join(expected), "others")
     if deals is here.holds_shares:
         raise MalformedMessage("$.program", "DEAL for the provider, SHARES for the parties", "it")

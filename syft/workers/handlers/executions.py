@@ -119,7 +119,7 @@ class Execution:
         if many or (peer.place, number) in self.mailbox:
             raise MalformedMessage("$", "one letter of each number from each party", "another one")
 
-    def forget_strangers(self, core: WorkerCore) -> None:
+    def forget_others(self, core: WorkerCore) -> None:
         """Drop the letters of those who turn out to be no parties."""
         for name in [name for name in self.mailbox if name[0] not in self.parties]:
             _read(core, self, name)

@@ -31,9 +31,9 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import may_leave, reached_leaves, takes_over
 from syft.workers.execution.successors import and_before, successor_of
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.crossings import Follower, followers, hooks_of, note_entry
 from syft.workers.labels.guards import Guard, meet_guards
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire.references import REF
 
 _BACKWARD = BY_NAME["torch.Tensor.backward"]
@@ -48,7 +48,7 @@ def send_followed(
     id: int,
     source: torch.Tensor,
     guard: Guard | None,
-    origin: Claim,
+    origin: ObjectOrigin,
     to: str,
 ) -> None:
     """Put ``source`` at worker ``to`` as a leaf, keep it here too, and have its gradients returned.
@@ -57,7 +57,7 @@ def send_followed(
     """
     hidden = new_id()
     core.store.put(hidden, source)
-    core.store.origins[hidden] = Claim(origin.owner, origin.name, {*origin.writers, to})
+    core.store.origins[hidden] = ObjectOrigin(origin.owner, origin.name, {*origin.writers, to})
     note_entry(source)
     leaf = source.detach().requires_grad_()
     try:
@@ -73,7 +73,7 @@ def send_after(
     id: int,
     leaf: Any,
     place: str,
-    writers: Claim,
+    writers: ObjectOrigin,
     frozen: bool = False,
 ) -> None:
     """Have the gradients that graphs here send to a leaf go to the object ``id`` that it is now, at
@@ -205,7 +205,7 @@ class GradientHook(Follower):
         connection: Outgoing,
         source: int,
         place: str,
-        writers: Claim | None = None,
+        writers: ObjectOrigin | None = None,
     ) -> None:
         super().__init__(place)
         self.writers = writers

@@ -26,8 +26,8 @@ from syft.program.lowered import Lowered, Partial
 from syft.program.program import Action
 from syft.workers.core.pipeline import run_as_private
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import Holdings, Moves
+from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.execution.private_commands import guard_for, tells_nothing
 from syft.workers.execution.public_sizes import forget_sizes
 from syft.workers.labels.guards import Guard, meet_guards
@@ -134,7 +134,7 @@ class GuardedRun:
         except (PermissionDenied, Concealed, OtherPath):
             raise
         except Exception as error:
-            if self.concealing and not is_foreseen(error):
+            if self.concealing and not is_predicted(error):
                 raise Concealed(error) from None
             raise
 

@@ -25,11 +25,7 @@ from syft.workers.core.pipeline import Call, Declaration, handles, shortcut, tak
 from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
 from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore
-from syft.workers.execution.leaving import (
-    check_no_graph,
-    reached_leaves,
-    twin_of,
-)
+from syft.workers.execution.leaving import check_no_graph, duplicate_of, reached_leaves
 from syft.workers.execution.public_facts import in_public_form, tells
 from syft.workers.handlers.gradient_return import (
     come_back,
@@ -38,13 +34,13 @@ from syft.workers.handlers.gradient_return import (
     send_after,
     send_followed,
 )
-from syft.workers.labels.cell import Stored, card_of, guard_of, kind_of, opened_for
+from syft.workers.labels.cell import Stored, guard_of, kind_of, opened_for, summary_of
 from syft.workers.labels.cell import annotate as annotate_object
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.crossings import goes_on
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire.messages import (
     Annotate,
     Await,
@@ -246,7 +242,7 @@ def drop(call: Call, message: Drop) -> Reply | None:
 )
 def duplicate(call: Call, message: Duplicate) -> Reply:
     """Store a copy under another id: same values, grad, tags and guard, without a graph."""
-    return call.store(message.out, twin_of(call.stored(message.id)))
+    return call.store(message.out, duplicate_of(call.stored(message.id)))
 
 
 @handles(Search, Declaration(answers=(Value,), waits=False))
@@ -256,8 +252,8 @@ def search(call: Call, message: Search) -> Reply:
     ids = (id for id in store.search(words) if _is_listed(store.read(id)))
     found = [id for id in ids if may_find(store, core.owners, call.peer, id)]
     ordered = copies_first(store, core.owners, call.peer, found, words)
-    cards = [(id, *card_of(store.read(id))) for id in ordered]
-    return call.tell(pack(cards, Packer()), in_public_form)
+    summaries = [(id, *summary_of(store.read(id))) for id in ordered]
+    return call.tell(pack(summaries, Packer()), in_public_form)
 
 
 def _is_listed(value: Any) -> bool:
@@ -270,7 +266,7 @@ def annotate(call: Call, message: Annotate) -> Reply:
     """Add tags to an object and set its description."""
     store = call.core.store
     stored = call.stored(message.id)
-    present = set(card_of(stored)[0])
+    present = set(summary_of(stored)[0])
     texts, more = (*message.tags, message.description or ""), len({*message.tags} - present)
     store.charges.tag(message.id, len(present), texts, more)
     annotate_object(stored, message.tags, message.description)
@@ -291,7 +287,7 @@ def describe(call: Call, message: Describe) -> Reply:
     value = call.whole(message.id)
     if isinstance(value, Confined):
         value.check_owner(call.peer, "describe")
-    return call.tell(pack(card_of(value), Packer()), in_public_form)
+    return call.tell(pack(summary_of(value), Packer()), in_public_form)
 
 
 @handles(Promise, Declaration(plain="ids", waits=False))
@@ -355,10 +351,10 @@ def give_up(call: Call, message: GiveUp) -> Reply:
     return Done(message.seq)
 
 
-def _origin(call: Call) -> Claim:
+def _origin(call: Call) -> ObjectOrigin:
     """Whose an object is that is about to be moved, by the time that this was asked."""
     peer = call.peer
-    return call.core.owners.of(call.message.id) or Claim(peer.identity, peer.name)
+    return call.core.owners.of(call.message.id) or ObjectOrigin(peer.identity, peer.name)
 
 
 @handles(
@@ -398,7 +394,7 @@ def _send_on(call: Call, message: Move, stored: Stored) -> bool | None:
     if not followed:
         return None
     frozen = not (value.requires_grad or message.requires_grad)
-    writers = Claim(origin.owner, origin.name, {*origin.writers, message.to})
+    writers = ObjectOrigin(origin.owner, origin.name, {*origin.writers, message.to})
     send_after(core, connection, id, value, place, writers, frozen)
     return False
 

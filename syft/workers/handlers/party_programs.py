@@ -18,7 +18,7 @@ fails before its first round; later it fails for reasons that follow from shapes
 
 :mod:`syft.workers.handlers.collective` drives them.  It sees to guards: inputs go only where all of
 them may go, and results meet the guards of all inputs and letters.  A program that is registered
-with :func:`guarding` sees to guards itself; it has a :class:`Seat`, and takes any arguments.
+with :func:`guarding` sees to guards itself; it has a :class:`HostedParty`, and takes any arguments.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat(Party):
+class HostedParty(Party):
     """The place of a party at its worker, for programs that see to guards themselves.
 
     ``call`` is the request that started it, by which alone something is sent on; ``names`` are the

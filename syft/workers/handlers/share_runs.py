@@ -38,12 +38,12 @@ from syft.workers.core.shares import (
 )
 from syft.workers.handlers.dealing_parts import check_part, checked_counter, dealt_here, material_in
 from syft.workers.handlers.party_programs import (
+    HostedParty,
     Letter,
     LetterName,
     PartyProgram,
     Received,
     Round,
-    Seat,
     guarding,
 )
 from syft.workers.handlers.sharing import CPU, check_provider, is_share, session_here, share_from
@@ -160,29 +160,31 @@ _Rounds = Generator[Any, Received, Any]
 
 
 @guarding(CollectiveCode.SHARES)
-def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: Any) -> PartyProgram:
+def run_shares(
+    party: HostedParty, session: Any, counter: Any, program: Any, *inputs: Any
+) -> PartyProgram:
     """A party's part of a share program; see :mod:`syft.crypto.programs.share_running`.
 
     ``counter`` is a number, or the material that was dealt ahead.  What is written in place is put
     back if this part fails; of a program that writes so, the last result is what it has
     overwritten, for the case that another part fails.
     """
-    here = session_here(seat, session)
+    here = session_here(party, session)
     if not isinstance(program, ShareProgram):
         raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
     lint(program, len(here.names))
     corrected = [place for place, _, _ in deals_of(program)]
-    check_part(seat, here, not isinstance(counter, MaterialAhead), bool(corrected))
+    check_part(party, here, not isinstance(counter, MaterialAhead), bool(corrected))
     number, ahead = _taken(here, counter, program)
     if here.deals and ahead is None:
-        ahead = yield from dealt_here(seat, here, number, deals_of(program))
-    operands = _operands(here, inputs, seat.call.core.store.charges.most_elements)
+        ahead = yield from dealt_here(party, here, number, deals_of(program))
+    operands = _operands(here, inputs, party.call.core.store.charges.most_elements)
     values = [value for value, _ in operands]
     yield here.turns
     here.check_open()
     overwritten = _overwritten(here, program, inputs, values)
     try:
-        results = yield from _in_its_turn(seat, here, program, number, operands, ahead, corrected)
+        results = yield from _in_its_turn(party, here, program, number, operands, ahead, corrected)
         return [*results, *overwritten]
     except BaseException:  # also where another party has failed, and this part is closed
         for one in overwritten:
@@ -191,7 +193,7 @@ def run_shares(seat: Seat, session: Any, counter: Any, program: Any, *inputs: An
 
 
 def _in_its_turn(
-    seat: Seat,
+    party: HostedParty,
     here: SharingSession,
     program: ShareProgram,
     number: int,
@@ -204,14 +206,14 @@ def _in_its_turn(
     # Not before: what had its turn earlier may have written private values to an input.
     labels = [label() for _, label in operands]
     for label in labels:
-        check_provider(seat, label, here.parties[here.provider])
+        check_provider(party, label, here.parties[here.provider])
     guards = SlotGuards(program, labels, [memory_of(value) for value in values])
-    _check_reveals(seat, program, guards)
+    _check_reveals(party, program, guards)
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    context = _context(seat, here, number)
+    context = _context(party, here, number)
     versions = [tensor._version for tensor in tensors]
     agreed = agreement(program, number, here.parties, labels, here.dealer)
-    run = _PartyRun(seat, here, program, context, agreed, ahead, corrected)
+    run = _PartyRun(party, here, program, context, agreed, ahead, corrected)
     results = yield from run.rounds(values)
     for tensor, version in zip(tensors, versions, strict=True):
         if tensor._version != version:
@@ -220,15 +222,15 @@ def _in_its_turn(
 
 
 @guarding(CollectiveCode.ROLL_BACK)
-def roll_back(seat: Seat, session: Any, *overwritten: Any) -> PartyProgram:
+def roll_back(party: HostedParty, session: Any, *overwritten: Any) -> PartyProgram:
     """Undo what programs have overwritten, newest first, and go on after one that has failed.
 
     1. Each party tells the others that it has.
 
     Rounds: 1.  Bytes: 0.  Leakage: none.
     """
-    here = session_here(seat, session, interrupted=True)
-    if here.names != seat.names or here.rank != seat.rank:
+    here = session_here(party, session, interrupted=True)
+    if here.names != party.names or here.rank != party.rank:
         raise MalformedMessage("$.parties", ", ".join(here.names), "others")
     for index, one in enumerate(overwritten, 1):
         if not isinstance(one, Overwritten) or one.session is not here:
@@ -237,8 +239,8 @@ def roll_back(seat: Seat, session: Any, *overwritten: Any) -> PartyProgram:
     here.check_going_on()
     for one in overwritten:
         one.put_back()
-    yield seat.round(dict.fromkeys(seat.others, ()))
-    here.go_on(seat.execution)
+    yield party.round(dict.fromkeys(party.others, ()))
+    here.go_on(party.execution)
     return []
 
 
@@ -266,9 +268,9 @@ def _taken(
     return counter, None
 
 
-def _context(seat: Seat, here: SharingSession, counter: int) -> PartyContext:
+def _context(party: HostedParty, here: SharingSession, counter: int) -> PartyContext:
     """Who runs a program."""
-    most = seat.call.core.store.charges.most_elements
+    most = party.call.core.store.charges.most_elements
     return PartyContext(here.rank, len(here.names), here.own_cipher, here.zeros, counter, most)
 
 
@@ -311,15 +313,15 @@ def _operand(here: SharingSession, value: Any, index: int, most: int) -> _Operan
     return share_from(fresh, shape, device, most), lambda: guard
 
 
-def _check_reveals(seat: Seat, program: ShareProgram, guards: SlotGuards) -> None:
+def _check_reveals(party: HostedParty, program: ShareProgram, guards: SlotGuards) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` if what is revealed may not go there.
 
     Before the first round: nothing has left then.
     """
     for step in program.actions:
-        if step.op == ShareCode.REVEAL and step.args[1] != seat.rank:
-            guard, name = guards.of(step.out.index), seat.names[step.args[1]]
-            seat.call.check_leaves(guard, "reveal", only=name)
+        if step.op == ShareCode.REVEAL and step.args[1] != party.rank:
+            guard, name = guards.of(step.out.index), party.names[step.args[1]]
+            party.call.check_leaves(guard, "reveal", only=name)
 
 
 def _stored(
@@ -354,7 +356,7 @@ class _PartyRun:
 
     def __init__(
         self,
-        seat: Seat,
+        party: HostedParty,
         here: SharingSession,
         program: ShareProgram,
         context: PartyContext,
@@ -362,14 +364,14 @@ class _PartyRun:
         ahead: Mapping[int, Sequence[torch.Tensor]] | None,
         corrected: Sequence[int],
     ) -> None:
-        self.seat, self.program, self.context, self.ahead = seat, program, context, ahead
+        self.party, self.program, self.context, self.ahead = party, program, context, ahead
         self.parties = range(len(here.names))
         self.provider = here.provider
         self.letters = {place: number for number, place in enumerate(corrected)}
-        dealt = here.dealer is not None and ahead is None and seat.rank == self.parties[-1]
+        dealt = here.dealer is not None and ahead is None and party.rank == self.parties[-1]
         # What a party deals comes before what it opens.
         self.first = {here.provider: len(corrected)} if dealt else {}
-        seat.next_letters(rank for rank, many in self.first.items() for _ in range(many))
+        party.next_letters(rank for rank, many in self.first.items() for _ in range(many))
         self.agreed = agreed
         self.greeted: set[int] = set()
 
@@ -396,8 +398,8 @@ class _PartyRun:
     def _opening(self, step: RoundOfShares) -> Generator[Round, Received, JoinedRound]:
         """Send the shares of a round, and join them with those of the others."""
         common = (*step.additive, *step.bits)
-        mine = step.reveals.get(self.seat.rank, [])
-        others = [rank for rank in self.parties if rank != self.seat.rank]
+        mine = step.reveals.get(self.party.rank, [])
+        others = [rank for rank in self.parties if rank != self.party.rank]
         send = {
             rank: (
                 *self._greeting(rank),
@@ -407,7 +409,7 @@ class _PartyRun:
             if common or rank in step.reveals
         }
         own = (*common, *mine)
-        received = yield self.seat.round(send, others if own else ())
+        received = yield self.party.round(send, others if own else ())
         joined = self._joined(own, received, len(step.additive), len(common))
         return JoinedRound(
             joined[: len(step.additive)],
@@ -445,7 +447,7 @@ class _PartyRun:
     ) -> Sequence[torch.Tensor]:
         """The shares in a letter, if they are of the form of this party's own."""
         values, (rank, number) = letter.values, sender
-        name = self.seat.names[rank]
+        name = self.party.names[rank]
         if self.agreed is not None and number == self.first.get(rank, 0):
             if values[:1] != (self.agreed,):
                 raise MalformedMessage(

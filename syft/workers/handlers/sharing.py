@@ -22,12 +22,12 @@ from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import MaskStream, ZeroShares, fresh_key
 from syft.exceptions import MalformedMessage, NotShareable, PermissionDenied, WrongParties
 from syft.serde.torch_types import check_present
-from syft.workers.core.shares import StoredShare, SharingSession, checked_key
+from syft.workers.core.shares import SharingSession, StoredShare, checked_key
 from syft.workers.execution.leaving import check_dealing
 from syft.workers.handlers.executions import waiting_bytes
-from syft.workers.handlers.party_programs import Letter, PartyProgram, Seat, guarding
-from syft.workers.labels.guards import Guard
+from syft.workers.handlers.party_programs import HostedParty, Letter, PartyProgram, guarding
 from syft.workers.labels.cell import elements_guard_of
+from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import protect
 
 LARGEST = 1 << 28
@@ -38,7 +38,7 @@ CPU = torch.device("cpu")
 
 
 @guarding(CollectiveCode.OPEN_SESSION)
-def open_session(seat: Seat, dealer: Any = None) -> PartyProgram:
+def open_session(party: HostedParty, dealer: Any = None) -> PartyProgram:
     """A session at each worker; ``dealer`` is the rank of the provider if that is a party.
 
     1. The provider draws a key for each party and sends it to that party alone.  Each party sends
@@ -47,23 +47,23 @@ def open_session(seat: Seat, dealer: Any = None) -> PartyProgram:
 
     Rounds: 1.  Leakage: none; a party learns its own keys.
     """
-    provider, parties = _provider_of(seat, dealer)
+    provider, parties = _provider_of(party, dealer)
     if parties < 2:
-        raise WrongParties(seat.names[:parties], "name two workers or more")
-    keys = [fresh_key() for _ in range(parties)] if seat.rank == provider else []
-    own, letters = _opening_letters(seat.rank, parties, keys, dealer)
-    received = yield seat.round(letters, {*own, provider} - {seat.rank})
+        raise WrongParties(party.names[:parties], "name two workers or more")
+    keys = [fresh_key() for _ in range(parties)] if party.rank == provider else []
+    own, letters = _opening_letters(party.rank, parties, keys, dealer)
+    received = yield party.round(letters, {*own, provider} - {party.rank})
     told = {rank: letter.values for (rank, _), letter in received.items()}
     if not keys:
         key, told[provider] = _key_in(told[provider], dealer)
         keys = [key]
     parts = {rank: _part_in(told[rank]) for rank in own}
-    zeros = ZeroShares.agreed(b"shares", seat.rank, own, parts)
+    zeros = ZeroShares.agreed(b"shares", party.rank, own, parts)
     session = SharingSession(
-        seat.call.core.name, seat.names, seat.rank, keys, zeros, seat.call.peer, dealer
+        party.call.core.name, party.names, party.rank, keys, zeros, party.call.peer, dealer
     )
-    place = seat.call.peer.place[0], seat.names[provider]
-    session.letters = partial(waiting_bytes, seat.call.core, place)
+    place = party.call.peer.place[0], party.names[provider]
+    session.letters = partial(waiting_bytes, party.call.core, place)
     return [session]
 
 
@@ -101,16 +101,16 @@ def _part_in(values: tuple[Any, ...]) -> bytes:
     return checked_key(values[0])
 
 
-def _provider_of(seat: Seat, dealer: Any) -> tuple[int, int]:
+def _provider_of(party: HostedParty, dealer: Any) -> tuple[int, int]:
     """The rank of the provider, and the number of parties."""
     if dealer is None:
-        return seat.size - 1, seat.size - 1
-    if type(dealer) is not int or not 0 <= dealer < seat.size:
+        return party.size - 1, party.size - 1
+    if type(dealer) is not int or not 0 <= dealer < party.size:
         raise MalformedMessage("$.args[0]", "the rank of the provider", repr(dealer)[:40])
-    return dealer, seat.size
+    return dealer, party.size
 
 
-def session_here(seat: Seat, value: Any, interrupted: bool = False) -> SharingSession:
+def session_here(party: HostedParty, value: Any, interrupted: bool = False) -> SharingSession:
     """The session that is the first argument of a program, if it is open; or ``interrupted``.
 
     Raises :class:`~syft.exceptions.SessionEnded` or
@@ -128,7 +128,7 @@ def session_here(seat: Seat, value: Any, interrupted: bool = False) -> SharingSe
 
 @guarding(CollectiveCode.SPLIT)
 def split(
-    seat: Seat, session: Any, owner: Any, secret: Any = None, provider: Any = None
+    party: HostedParty, session: Any, owner: Any, secret: Any = None, provider: Any = None
 ) -> PartyProgram:
     """Shares of a tensor that one worker holds, its ``owner``, which may be a party itself.
 
@@ -140,24 +140,24 @@ def split(
 
     Rounds: 1.  Bytes an element: 8, to the last party.  Leakage: shape and guard.
     """
-    here = None if session is None else session_here(seat, session)
-    parties = _parties_of_split(seat, here, owner)
-    if seat.rank == owner:
+    here = None if session is None else session_here(party, session)
+    parties = _parties_of_split(party, here, owner)
+    if party.rank == owner:
         guard = elements_guard_of(secret)
-        check_provider(seat, guard, _named(provider) if here is None else _provider_in(here))
-        value = _checked_secret(seat.call.to_send(secret, "share", gradients=False))
+        check_provider(party, guard, _named(provider) if here is None else _provider_in(here))
+        value = _checked_secret(party.call.to_send(secret, "share", gradients=False))
         letters = _pieces(value, len(parties))
         send = {rank: letter for rank, letter in enumerate(letters) if rank != owner}
-        yield seat.round(send, (), guard)
+        yield party.round(send, (), guard)
         if here is None:
             return []
-        share = share_from(*letters[seat.rank])
+        share = share_from(*letters[party.rank])
     else:
-        (letter,) = (yield seat.round({}, (owner,))).values()
+        (letter,) = (yield party.round({}, (owner,))).values()
         guard, share = letter.guard, share_from(*_values(letter, 3))
     here = cast(SharingSession, here)
-    check_provider(seat, guard, _provider_in(here))
-    _check_caller(seat, guard, here)
+    check_provider(party, guard, _provider_in(here))
+    _check_caller(party, guard, here)
     protect(share, guard)
     return [StoredShare(here, share)]
 
@@ -169,18 +169,20 @@ def _named(provider: Any) -> str:
     return provider or "a worker that was not named"
 
 
-def _parties_of_split(seat: Seat, here: SharingSession | None, owner: Any) -> tuple[str, ...]:
+def _parties_of_split(
+    party: HostedParty, here: SharingSession | None, owner: Any
+) -> tuple[str, ...]:
     """The parties; raises :class:`~syft.exceptions.MalformedMessage` unless this worker is one of
     them or the owner."""
-    if type(owner) is not int or not 0 <= owner < seat.size:
+    if type(owner) is not int or not 0 <= owner < party.size:
         raise MalformedMessage("$.args[1]", "the rank of the owner", repr(owner)[:40])
     if here is None:
-        if seat.rank != owner or owner != seat.size - 1:
+        if party.rank != owner or owner != party.size - 1:
             raise MalformedMessage("$.args[0]", "a session", "nil")
-        return seat.names[:-1]
+        return party.names[:-1]
     parties = here.names
-    rest = seat.names[len(parties) :]
-    if seat.names[: len(parties)] != parties or here.rank != seat.rank:
+    rest = party.names[len(parties) :]
+    if party.names[: len(parties)] != parties or here.rank != party.rank:
         raise MalformedMessage("$.parties", f"{', '.join(parties)}, and the owner", "others")
     if len(rest) != (owner >= len(parties)):
         raise MalformedMessage("$.parties", "nobody besides the parties and the owner", "others")
@@ -192,24 +194,24 @@ def _provider_in(here: SharingSession) -> str:
     return here.parties[here.provider]
 
 
-def check_provider(seat: Seat, guard: Guard | None, provider: str) -> None:
+def check_provider(party: HostedParty, guard: Guard | None, provider: str) -> None:
     """Raise :class:`~syft.exceptions.ProviderDenied` if the provider, as the caller calls it, may
     not deal for shares of what is guarded so."""
     if guard is not None and guard.providers is not None:
-        here = seat.call.core.name
+        here = party.call.core.name
         check_dealing(
-            guard, provider if provider == here else seat.call.core.place_of(provider), here
+            guard, provider if provider == here else party.call.core.place_of(provider), here
         )
 
 
-def _check_caller(seat: Seat, guard: Guard | None, session: SharingSession) -> None:
+def _check_caller(party: HostedParty, guard: Guard | None, session: SharingSession) -> None:
     """Raise :class:`~syft.exceptions.PermissionDenied` if the caller would deal for what it may not
     read: with the help of one party it would know the secret."""
-    caller = seat.call.peer
+    caller = party.call.peer
     if guard is None or guard.admits(caller.user):
         return
     if _provider_in(session) == caller.said:
-        raise PermissionDenied("share", seat.call.core.name, caller.user, to=caller.said)
+        raise PermissionDenied("share", party.call.core.name, caller.user, to=caller.said)
 
 
 def _pieces(secret: torch.Tensor, parties: int) -> list[tuple[Any, Any, Any]]:

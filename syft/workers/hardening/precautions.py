@@ -8,7 +8,7 @@ its own (``tests/torch_suite/hostile_calls.py``), and over freed memory of two c
 (``tests/torch_suite/two_contents.py``).  A row goes once torch has mended what it says.
 
 A check raises what torch raises for its like.  A chain whose data is at another worker is checked
-there.  A private command is forecast as if its values were good, and checked when it runs.
+there.  A private command is predicted as if its values were good, and checked when it runs.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _tensor(given: Given, name: str) -> torch.Tensor | None:
 
 
 def _values(given: Given, name: str) -> torch.Tensor | None:
-    """The same if it has values, which those of a forecast do not."""
+    """The same if it has values, which those of a prediction do not."""
     inside = innermost(given.get(name))
     return inside if type(inside) in EXACT_TENSOR_TYPES else None
 
@@ -570,12 +570,12 @@ def _refused(function: Function) -> Function:
     return refuse
 
 
-_BEHIND: Final = "memory behind the elements of the result is not written"
-_replace(r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", _BEHIND)(
-    partial(Clearing, behind=True)
+_BEYOND: Final = "memory beyond the elements of the result is not written"
+_replace(r"mse_loss|smooth_l1_loss|unique_consecutive|unique_dim", _BEYOND)(
+    partial(Clearing, beyond=True)
 )
-_replace(r"(functional\.|_nn\.)(unfold|im2col)", _BEHIND)(
-    lambda function: Clearing(CopyingGradient(function), behind=True)
+_replace(r"(functional\.|_nn\.)(unfold|im2col)", _BEYOND)(
+    lambda function: Clearing(CopyingGradient(function), beyond=True)
 )
 _replace(*(r"Tensor\.backward|autograd\.(backward|grad)", "nobody writes the gradient of a hole"))(
     lambda function: WholePass(PassOverZeros(function))

@@ -62,24 +62,24 @@ class FunctionWrapper(ABC):
 
 
 class Clearing(FunctionWrapper):
-    """The same function, with zeros in all memory that it allocates; with ``behind``, in what lies
-    behind the elements of its results alone.
+    """The same function, with zeros in all memory that it allocates; with ``beyond``, in what lies
+    beyond the elements of its results alone.
 
     A mean is computed in memory for all elements, of which one is written (``mse_loss``), and the
     elements that differ are fewer than there may have been (``unique_consecutive``).
 
     >>> Clearing(torch.empty)(2)
     tensor([0., 0.])
-    >>> loss = Clearing(torch.nn.functional.mse_loss, behind=True)
+    >>> loss = Clearing(torch.nn.functional.mse_loss, beyond=True)
     >>> loss(torch.ones(3), torch.zeros(3)).as_strided((3,), (1,))
     tensor([1., 0., 0.])
     """
 
-    __slots__ = ("_behind",)
+    __slots__ = ("_beyond",)
 
-    def __init__(self, function: Function, behind: bool = False) -> None:
+    def __init__(self, function: Function, beyond: bool = False) -> None:
         super().__init__(function)
-        self._behind = behind
+        self._beyond = beyond
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         given = _memory((args, kwargs))
@@ -89,8 +89,8 @@ class Clearing(FunctionWrapper):
             return result
         for part in (part for leaf in leaves(result) for part in strided_parts_of(leaf)):
             storage = part.untyped_storage()
-            first = end_of(part) if self._behind else 0
-            clear_behind(storage, max(first, written.get(storage._cdata, 0)))
+            first = end_of(part) if self._beyond else 0
+            clear_beyond(storage, max(first, written.get(storage._cdata, 0)))
         return result
 
 
@@ -154,7 +154,7 @@ def sizes_within_memory(values: Any) -> Iterator[None]:
         yield
     except BaseException:
         for storage, written in memory:
-            clear_behind(storage, written)
+            clear_beyond(storage, written)
         raise
     finally:
         for tensor, kept in before:
@@ -210,10 +210,10 @@ def end_of(tensor: torch.Tensor) -> int:
     return int(tensor.storage_offset() + last + 1) * tensor.itemsize
 
 
-def clear_behind(storage: torch.UntypedStorage, written: int) -> None:
-    """Put zeros behind the bytes of a storage that were written.
+def clear_beyond(storage: torch.UntypedStorage, written: int) -> None:
+    """Put zeros beyond the bytes of a storage that were written.
 
-    >>> x = torch.ones(3); clear_behind(x.untyped_storage(), 4); x
+    >>> x = torch.ones(3); clear_beyond(x.untyped_storage(), 4); x
     tensor([1., 0., 0.])
     """
     if written < storage.nbytes():
@@ -286,7 +286,7 @@ class _Zeros(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.new_empty_strided.default:
             for storage in storages_of(result):
-                clear_behind(storage, 0)
+                clear_beyond(storage, 0)
         return result
 
 

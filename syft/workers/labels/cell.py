@@ -141,18 +141,18 @@ def elsewhere(stored: Stored) -> Wrapper | None:
     return value if is_pointer and value.child.tensor_behind() is None else None
 
 
-def card_of(stored: Stored) -> tuple[Any, ...]:
+def summary_of(stored: Stored) -> tuple[Any, ...]:
     """The public facts about a stored object: tags, description, and the shape of a tensor.
 
-    For a :class:`~syft.workers.labels.holders.Holder` the shape is None, and its own card is the
+    For a :class:`~syft.workers.labels.holders.Holder` the shape is None, and its own summary is the
     fourth item.
 
-    >>> card_of(torch.ones(2))
+    >>> summary_of(torch.ones(2))
     ([], None, torch.Size([2]))
     """
     value = unsealed(stored)
     if isinstance(value, Holder):
-        return sorted(value.tags), value.description, None, value.card()
+        return sorted(value.tags), value.description, None, value.summary()
     guard, words, here = full_guard_of(value), value.__dict__, recorded_of(value)
     shape = None if here is None or (guard is not None and guard.shape_hidden) else here.shape
     return sorted(words.get("_tags", ())), words.get("_description"), shape
@@ -169,7 +169,7 @@ def forget_gradient(stored: Stored) -> None:
 def annotate(stored: Stored, tags: Iterable[str], description: str | None) -> None:
     """Add tags to an object, and set its description unless that is None.
 
-    >>> x = torch.ones(2); annotate(x, ["#a"], None); card_of(x)[:2]
+    >>> x = torch.ones(2); annotate(x, ["#a"], None); summary_of(x)[:2]
     (['#a'], None)
     """
     words = unsealed(stored).__dict__

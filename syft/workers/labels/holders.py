@@ -20,7 +20,7 @@ class Holder(ABC):
     whoever sent it, a word by which a search finds the copy.
 
     >>> sorted(Holder.__abstractmethods__)
-    ['admit', 'card', 'duplicate', 'exchange', 'tensors']
+    ['admit', 'duplicate', 'exchange', 'summary', 'tensors']
     """
 
     confined = False
@@ -62,7 +62,7 @@ class Holder(ABC):
         """A copy of the object and its tensors."""
 
     @abstractmethod
-    def card(self) -> Any:
+    def summary(self) -> Any:
         """The public facts about the object, as a value that can be sent."""
 
     @abstractmethod

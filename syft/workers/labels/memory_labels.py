@@ -20,9 +20,9 @@ import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.program.recording.environment.snapshot import LABELS
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.holders import Holder
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.labels.walk import gradients_behind, places_of
 
 LABEL: Final = "_label"
@@ -43,10 +43,10 @@ class Label(NamedTuple):
     """
 
     guard: Guard | None = None
-    owner: Claim | None = None
+    owner: ObjectOrigin | None = None
     most: Any = None
     viewed: bool = False
-    reached: Claim | None = None
+    reached: ObjectOrigin | None = None
     walked: Any = None
 
 
@@ -133,15 +133,15 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
     The gradient is as private as the one that is copied.
 
-    >>> twin = copy_of(torch.ones(2, requires_grad=True)); twin.requires_grad, twin.is_leaf
+    >>> copied = copy_of(torch.ones(2, requires_grad=True)); copied.requires_grad, copied.is_leaf
     (True, True)
     """
-    twin = bare_copy_of(tensor)
-    protect(twin, full_guard_of(tensor))
+    duplicate = bare_copy_of(tensor)
+    protect(duplicate, full_guard_of(tensor))
     if tensor.is_leaf and tensor.grad is not None:
-        twin.grad = tensor.grad.detach().clone()
-        protect(twin.grad, full_guard_of(tensor.grad))
-    return twin
+        duplicate.grad = tensor.grad.detach().clone()
+        protect(duplicate.grad, full_guard_of(tensor.grad))
+    return duplicate
 
 
 LABELS.append(lambda tensor, copy: protect(copy, full_guard_of(tensor)))  # constants of programs
@@ -153,20 +153,20 @@ def bare_copy_of(tensor: torch.Tensor) -> torch.Tensor:
     >>> x = torch.ones(2); protect(x, Guard(frozenset())); full_guard_of(bare_copy_of(x)) is None
     True
     """
-    twin = tensor.detach().clone()
+    duplicate = tensor.detach().clone()
     if tensor.requires_grad:
-        twin.requires_grad_()
+        duplicate.requires_grad_()
     if isinstance(tensor, torch.nn.Parameter):
         if type(tensor) is torch.nn.Parameter:
-            twin = torch.nn.Parameter(twin.detach(), requires_grad=tensor.requires_grad)
+            duplicate = torch.nn.Parameter(duplicate.detach(), requires_grad=tensor.requires_grad)
         else:
-            twin._is_param = True
-    return with_words_of(tensor, twin)
+            duplicate._is_param = True
+    return with_words_of(tensor, duplicate)
 
 
-def with_words_of(tensor: torch.Tensor, twin: torch.Tensor) -> torch.Tensor:
-    """Give ``twin`` the tags and the description of a tensor, and return it."""
+def with_words_of(tensor: torch.Tensor, duplicate: torch.Tensor) -> torch.Tensor:
+    """Give ``duplicate`` the tags and the description of a tensor, and return it."""
     for name in ("_tags", "_description"):
         if name in tensor.__dict__:
-            twin.__dict__[name] = tensor.__dict__[name]
-    return twin
+            duplicate.__dict__[name] = tensor.__dict__[name]
+    return duplicate

@@ -17,18 +17,18 @@ from typing import Any
 import torch
 
 from syft.ops.nested import EXACT_TENSOR_TYPES
-from syft.workers.labels.claim import Claim
 from syft.workers.labels.memory_labels import label_of, note
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.labels.reached_graph import reached_graph
 from syft.workers.labels.walk import gradient_of, recorded_of, storages_of, tensors_of
 
 
-def mark(value: Any, origin: Claim) -> None:
+def mark(value: Any, origin: ObjectOrigin) -> None:
     """Mark an object, its memory, its gradient and the leaves of its graph, unless they have a mark
     of another owner.
 
     >>> x = torch.ones(2); y = x.view(-1)
-    >>> mark(x, Claim("ann", "me"))
+    >>> mark(x, ObjectOrigin("ann", "me"))
     >>> [mine.owner for mine in memory_owners(y)], list(tensor_owners(y))
     (['ann'], [])
     """
@@ -44,11 +44,11 @@ def mark(value: Any, origin: Claim) -> None:
             _mark_whole(recorded.grad, origin)
 
 
-def is_marked(value: Any, origin: Claim) -> bool:
+def is_marked(value: Any, origin: ObjectOrigin) -> bool:
     """Whether :func:`mark` has nothing to add to an object: a strided tensor without a graph and a
     gradient; a fast path.
 
-    >>> x, ann = torch.ones(2), Claim("ann", "me")
+    >>> x, ann = torch.ones(2), ObjectOrigin("ann", "me")
     >>> before = is_marked(x, ann)
     >>> mark(x, ann); before, is_marked(x, ann)
     (False, True)
@@ -64,7 +64,7 @@ def may_write(value: Any, identity: str | None) -> bool:
     """Whether it is certain that a caller may write to the memory of its own object: that of a
     strided tensor; a fast path.
 
-    >>> x = torch.ones(2); mark(x[:1], Claim("ann", "me"))
+    >>> x = torch.ones(2); mark(x[:1], ObjectOrigin("ann", "me"))
     >>> may_write(x, "ann"), may_write(x, "eve")
     (True, False)
     >>> may_write(torch.eye(2).to_sparse(), "ann")
@@ -76,25 +76,25 @@ def may_write(value: Any, identity: str | None) -> bool:
     return origin is None or origin.admits(identity)
 
 
-def _mark_whole(tensor: torch.Tensor, origin: Claim) -> None:
+def _mark_whole(tensor: torch.Tensor, origin: ObjectOrigin) -> None:
     """Mark a tensor and its memory."""
     for place in (tensor, *storages_of(tensor)):
         _mark(place, origin)
 
 
-def _mark(place: Any, origin: Claim) -> None:
+def _mark(place: Any, origin: ObjectOrigin) -> None:
     present = label_of(place).owner
     if present is None or (present is not origin and present.owner == origin.owner):
         note(place, owner=origin)
 
 
-def _mark_graph(recorded: torch.Tensor, origin: Claim) -> None:
+def _mark_graph(recorded: torch.Tensor, origin: ObjectOrigin) -> None:
     """Mark the leaves behind a result, and the results among them that retain gradients."""
     walked = recorded.grad_fn, origin.writers
     if label_of(recorded).walked == walked:
         return
     note(recorded, walked=walked)
-    owner = Claim(origin.owner, origin.name)
+    owner = ObjectOrigin(origin.owner, origin.name)
     for tensor in _receivers(recorded):
         known = label_of(tensor).reached or origin
         if known.owner == origin.owner:
@@ -105,7 +105,7 @@ def _mark_graph(recorded: torch.Tensor, origin: Claim) -> None:
             _mark_whole(gradient, owner)
 
 
-def tensor_owners(value: Any) -> Iterator[Claim]:
+def tensor_owners(value: Any) -> Iterator[ObjectOrigin]:
     """Where the tensor objects of an object come from, as far as they were marked."""
     for tensor in tensors_of(value):
         yield from _marks(tensor)
@@ -114,20 +114,20 @@ def tensor_owners(value: Any) -> Iterator[Claim]:
             yield from _marks(recorded)
 
 
-def memory_owners(value: Any) -> Iterator[Claim]:
+def memory_owners(value: Any) -> Iterator[ObjectOrigin]:
     """Where the memory of an object comes from, as far as it was marked."""
     for storage in storages_of(value):
         yield from _marks(storage)
 
 
-def leaf_owners(value: Any, beyond: bool) -> Iterator[Claim]:
+def leaf_owners(value: Any, beyond: bool) -> Iterator[ObjectOrigin]:
     """Where those tensors come from in which a backward pass adds to a gradient, and the memory of
     the gradients that it adds to.
 
     These are the tensors of ``value``, and ``beyond`` them the leaves of their graphs and the
     results that retain their gradient.
 
-    >>> w = torch.ones(2, requires_grad=True); mark(w, Claim("ann", "me"))
+    >>> w = torch.ones(2, requires_grad=True); mark(w, ObjectOrigin("ann", "me"))
     >>> [owner.owner for owner in leaf_owners((w * 2).sum(), beyond=True)]
     ['ann']
     """
@@ -140,9 +140,9 @@ def leaf_owners(value: Any, beyond: bool) -> Iterator[Claim]:
             yield from whose
             gradient = gradient_of(receiver)
             if gradient is not None:
-                known = {claim.owner for claim in whose}  # the leaf says who may add to its own
+                known = {leaf.owner for leaf in whose}  # the leaf says who may add to its own
                 memory = memory_owners(gradient)
-                yield from (claim for claim in memory if claim.owner not in known)
+                yield from (one for one in memory if one.owner not in known)
 
 
 def out_of_sight(value: Any) -> bool:
@@ -155,13 +155,13 @@ def out_of_sight(value: Any) -> bool:
     return any(not storages_of(tensor) for tensor in tensors_of(value))
 
 
-def _marks(marked: Any) -> Iterator[Claim]:
+def _marks(marked: Any) -> Iterator[ObjectOrigin]:
     origin = label_of(marked).owner
     if origin is not None:
         yield origin
 
 
-def _owner_of_gradient(leaf: torch.Tensor) -> Iterator[Claim]:
+def _owner_of_gradient(leaf: torch.Tensor) -> Iterator[ObjectOrigin]:
     """Whose a leaf is, and who may run a backward pass into it: also who was named for a result."""
     label = label_of(leaf)
     marks = [mark for mark in (label.owner, label.reached) if mark is not None]

@@ -12,8 +12,8 @@ import torch
 
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnusableSetting
-from syft.workers.labels.claim import set_writers, writers_of
 from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.origin import set_writers, writers_of
 
 DATA: Final = "#data"
 TARGET: Final = "#target"

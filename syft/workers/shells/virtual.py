@@ -25,7 +25,7 @@ from syft.ids import new_id
 from syft.notebook_html import names
 from syft.serde.frame import Frame
 from syft.serde.limits import Limits
-from syft.workers.client.answers import cards_in
+from syft.workers.client.answers import summaries_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.transport import Location, Owner
@@ -36,7 +36,7 @@ from syft.workers.core.state_machine import AddressedFrame, WorkerCore
 from syft.workers.core.stats import Stats
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.execution.private_memory import ready_to_hold
-from syft.workers.labels.claim import names_in, writers_of
+from syft.workers.labels.origin import names_in, writers_of
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting, WorkerArguments
 from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.named_datasets import NamedDatasets
@@ -473,15 +473,15 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         tensor([2., 2.])
         """
         connection = self.connection_to(location)
-        found = cards_in(connection.ask(Search, words_in(id)))
-        plans = [(number, card) for number, card in found if len(card) > 3]
+        found = summaries_in(connection.ask(Search, words_in(id)))
+        plans = [(number, summary) for number, summary in found if len(summary) > 3]
         name = connection.location.id
         if not plans:
             reason = (
                 "there is no plan of that id or tag that you may find: send it there, or tag it"
             )
             raise ObjectNotFound(id, name, reason)  # type: ignore[arg-type]
-        if len(tagged := [number for number, card in plans if id in card[0]]) > 1:
+        if len(tagged := [number for number, summary in plans if id in summary[0]]) > 1:
             ids = ", ".join(map(str, tagged))
             raise ProgramError(f"{name!r} has several plans {id!r}: fetch one of {ids}")
         return connection.found(*plans[0]).copy().get()

@@ -16,7 +16,7 @@ from syft.chain.wrapper import first_link
 from syft.exceptions import NothingToGet, UnusableSetting, WorkerClosed, WorkerIdTaken
 from syft.ids import new_id
 from syft.notebook_html import table
-from syft.workers.client.answers import cards_in
+from syft.workers.client.answers import summaries_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
 from syft.workers.client.transport import Location, Owner, Transport
@@ -164,7 +164,7 @@ class Worker(TrainingCalls, ABC):
         :class:`~syft.exceptions.PermissionDenied`.
 
         >>> x = bob.promise()
-        >>> y = x + 1  # waits at bob
+        >>> y = x + 1  # waits on bob
         >>> kept = torch.ones(2).send(bob, id=x.child.id_at_location)
         >>> y.get()
         tensor([2., 2.])
@@ -337,7 +337,7 @@ def found_by(connection: Connection, *query: Query) -> list[Any]:
 
 def pointers_found(connection: Connection, answer: Any) -> list[Any]:
     """Pointers to what the other end of a connection has answered to a search."""
-    return [connection.found(id, card) for id, card in cards_in(answer)]
+    return [connection.found(id, summary) for id, summary in summaries_in(answer)]
 
 
 def words_in(query: Query | tuple[Query, ...]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from syft.exceptions import PermissionDenied, SyftError, WorkerIdTaken, WorkerLo
 from syft.serde.limits import Limits
 from syft.trust import tickets
 from syft.trust.tickets import Ticket
-from syft.workers.client.answers import cards_in
+from syft.workers.client.answers import summaries_in
 from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.asked_again import AskedAgain, Reconnecting
 from syft.workers.shells.network import Network
@@ -330,7 +330,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
     def list_objects(self) -> list[int]:
         """The ids of what this program finds at the worker: what it has made there, and what has
         tags."""
-        return [id for id, _ in cards_in(self.connection().ask(Search, ()))]
+        return [id for id, _ in summaries_in(self.connection().ask(Search, ()))]
 
     def objects_count(self) -> int:
         """How many objects :meth:`list_objects` lists."""

@@ -60,18 +60,18 @@ def test_training_goes_on_as_if_it_had_not_been_prepared(
     kind: type[optim.Optimizer], options: dict[str, Any]
 ) -> None:
     model = linear(bias=kind is not optim.Muon)
-    twin = copy.deepcopy(model)
+    duplicate = copy.deepcopy(model)
     optimizer = kind(model.parameters(), **copy.deepcopy(options))
-    oracle = kind(twin.parameters(), **copy.deepcopy(options))
+    oracle = kind(duplicate.parameters(), **copy.deepcopy(options))
     if options.get("dampening"):
         step(model, optimizer, 7)
-        step(twin, oracle, 7)
+        step(duplicate, oracle, 7)
     prepare(optimizer)
     for seed in range(3):
         step(model, optimizer, seed)
-        step(twin, oracle, seed)
+        step(duplicate, oracle, seed)
         torch.testing.assert_close(states(optimizer), states(oracle), rtol=0, atol=0)
-    torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(model.state_dict(), duplicate.state_dict(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind, options", cases())

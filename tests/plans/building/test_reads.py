@@ -237,13 +237,13 @@ def test_what_a_function_reads_is_as_it_is_now(name: str) -> None:
     assert torch.equal(plan.build(X), function(X))
     before = function(X)
     is_same = isinstance(function, types.FunctionType)  # a copied method has an object of its own
-    twin = plan.copy() if is_same and not plan._record.built.replays_only else None
+    duplicate = plan.copy() if is_same and not plan._record.built.replays_only else None
     assert plan.is_built and torch.equal(plan(X), before)
     change()
     expected = function(X)
     assert not torch.equal(expected, before)  # or nothing would be seen
     assert torch.equal(plan(X), expected) and plan.is_built
-    assert twin is None or torch.equal(twin(X), expected)
+    assert duplicate is None or torch.equal(duplicate(X), expected)
 
 
 def test_a_constant_that_requires_grad_later_gets_its_gradient() -> None:

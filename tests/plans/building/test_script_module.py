@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import syft as sy
 from syft.exceptions import CannotRecord
 from syft.plans.building.script_functions import DTYPES, called
-from syft.plans.building.script_module import ScriptTwin, as_python
+from syft.plans.building.script_module import UnpackedScript, as_python
 
 # torch.jit.trace says of each size check inside torch's own modules that it took one path.
 pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
@@ -110,10 +110,10 @@ def test_the_same_results_and_gradients(name: str, way: str) -> None:
     script: Any = torch.jit.script(model)
     if way == "traced":
         script = torch.jit.trace(model, x, check_trace=False)  # type: ignore[no-untyped-call]
-    twin = ScriptTwin(copy.deepcopy(script))
-    assert list(twin.state_dict()) == list(script.state_dict())
+    unpacked = UnpackedScript(copy.deepcopy(script))
+    assert list(unpacked.state_dict()) == list(script.state_dict())
     results = []
-    for each in (twin, script):
+    for each in (unpacked, script):
         torch.manual_seed(1)
         leaf = x.clone().requires_grad_()
         result = each(leaf)
@@ -123,18 +123,18 @@ def test_the_same_results_and_gradients(name: str, way: str) -> None:
     assert all(map(torch.equal, *results))
 
 
-def test_a_twin_and_its_script_have_one_memory_and_a_copy_has_its_own() -> None:
+def test_an_unpacked_and_its_script_have_one_memory_and_a_copy_has_its_own() -> None:
     holder: Any = torch.jit.script(_Recurrent())
-    twin = ScriptTwin(holder)
+    unpacked = UnpackedScript(holder)
     x = torch.ones(1, 1, 2)
-    other = copy.deepcopy(twin)
+    other = copy.deepcopy(unpacked)
     with torch.no_grad():
-        for parameter in twin.parameters():
+        for parameter in unpacked.parameters():
             parameter.zero_()
-    assert not holder(x).any() and not twin(x).any() and other(x).any()
+    assert not holder(x).any() and not unpacked(x).any() and other(x).any()
     assert other.script is holder
     with pytest.raises(CannotRecord, match="a TorchScript ModuleList .its forward.: it has none"):
-        ScriptTwin(torch.jit.script(nn.ModuleList([nn.Linear(2, 3)])))
+        UnpackedScript(torch.jit.script(nn.ModuleList([nn.Linear(2, 3)])))
 
 
 class _Recurrent(nn.Module):
@@ -221,8 +221,8 @@ def test_a_script_of_a_recurrent_layer(
         return call
 
     expected = _gradients(module, as_taken(module), args)
-    twin = as_python(script)
-    assert _close(_gradients(twin, as_taken(twin), args), expected)
+    unpacked = as_python(script)
+    assert _close(_gradients(unpacked, as_taken(unpacked), args), expected)
     plan = sy.func2plan()(as_taken(as_python(script)))
     plan.build(*args)
     with torch.no_grad():
@@ -242,22 +242,22 @@ def test_a_recurrent_layer_at_a_worker_and_what_it_does_not_take(hook: sy.TorchH
     there = plan.send(bob)(x.send(bob))  # type: ignore[attr-defined]
     found = [there[0].get(), there[1][0].get(), there[1][1].get()]
     assert _close(found, _tensors(lstm(x)))
-    twin = as_python(torch.jit.script(lstm))
-    assert _close(_tensors(twin(input=x)), _tensors(lstm(x)))
+    unpacked = as_python(torch.jit.script(lstm))
+    assert _close(_tensors(unpacked(input=x)), _tensors(lstm(x)))
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3]), batch_first=True)
     with pytest.raises(CannotRecord, match="a packed sequence .*: pad it: torch.nn.utils.rnn"):
-        twin(packed)
+        unpacked(packed)
     with pytest.raises(CannotRecord, match="a packed sequence"):
-        twin(input=packed)
+        unpacked(input=packed)
     with pytest.raises(RuntimeError, match=r"Expected hidden\[0\] size \(1, 2, 4\)"):
-        twin(x, (torch.ones(1, 3, 4), torch.ones(1, 3, 4)))
+        unpacked(x, (torch.ones(1, 3, 4), torch.ones(1, 3, 4)))
 
 
 def test_the_mode_of_a_scripted_module_is_followed() -> None:
-    twin = ScriptTwin(torch.jit.script(nn.Sequential(nn.Dropout(0.5))))
+    unpacked = UnpackedScript(torch.jit.script(nn.Sequential(nn.Dropout(0.5))))
     x = torch.ones(100)
-    assert (twin(x) == 0).any() and torch.equal(twin.eval()(x), x)
-    assert not ScriptTwin(torch.jit.script(nn.Sequential(nn.Dropout(0.5)).eval())).training
+    assert (unpacked(x) == 0).any() and torch.equal(unpacked.eval()(x), x)
+    assert not UnpackedScript(torch.jit.script(nn.Sequential(nn.Dropout(0.5)).eval())).training
 
 
 def test_a_script_from_a_file() -> None:
@@ -267,12 +267,12 @@ def test_a_script_from_a_file() -> None:
         torch.jit.save(torch.jit.script(nn.Linear(2, 1)), file)
         file.seek(0)
         script = torch.jit.load(file)
-    twin = ScriptTwin(script)
-    assert [type(each) for each in twin.parameters()] == [nn.Parameter, nn.Parameter]
-    twin(torch.ones(1, 2)).backward()
+    unpacked = UnpackedScript(script)
+    assert [type(each) for each in unpacked.parameters()] == [nn.Parameter, nn.Parameter]
+    unpacked(torch.ones(1, 2)).backward()
     with torch.no_grad():
-        twin.weight -= twin.weight.grad  # type: ignore[operator]
-    assert torch.equal(script.weight, twin.weight)
+        unpacked.weight -= unpacked.weight.grad  # type: ignore[operator]
+    assert torch.equal(script.weight, unpacked.weight)
 
 
 def test_a_plan_of_a_script() -> None:
@@ -351,9 +351,9 @@ def pops(x: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_what_no_plan_can_keep_is_refused_with_the_scripts_line(make: Any, what: str) -> None:
-    twin = as_python(torch.jit.script(make()))
+    unpacked = as_python(torch.jit.script(make()))
     with pytest.raises(CannotRecord, match=f"TorchScript's {what}"):
-        twin(torch.ones(2))
+        unpacked(torch.ones(2))
 
 
 def test_what_the_recording_refuses_names_the_scripts_line_too() -> None:

@@ -217,7 +217,7 @@ def test_pointers_to_the_state_share_its_memory(
 def test_training_there_equals_training_here(
     hook: sy.TorchHook, worker: sy.VirtualWorker, model: nn.Module
 ) -> None:
-    twin = copy.deepcopy(model)
+    duplicate = copy.deepcopy(model)
 
     def train(net: nn.Module, x: torch.Tensor, y: torch.Tensor, lr: float) -> torch.Tensor:
         loss = (net(x) - y).square().mean()
@@ -235,10 +235,10 @@ def test_training_there_equals_training_here(
         g = torch.Generator().manual_seed(seed)
         x, y = torch.randn(rows, 2, generator=g), torch.randn(rows, 1, generator=g)
         loss = pointer(x.send(worker), y.send(worker), lr=0.1 / (seed + 1))
-        assert torch.equal(loss.get(), train(twin, x, y, 0.1 / (seed + 1)))
+        assert torch.equal(loss.get(), train(duplicate, x, y, 0.1 / (seed + 1)))
     trained = pointer.get()
     model.load_state_dict(trained.state_dict())
-    for mine, theirs in zip(model.parameters(), twin.parameters()):
+    for mine, theirs in zip(model.parameters(), duplicate.parameters()):
         assert torch.equal(mine, theirs)
 
 
@@ -252,15 +252,18 @@ def test_plans_are_found_copied_and_moved(
     assert found.description == "counts on" and repr(found).startswith("[PointerPlan")
     assert torch.equal(found(X.send(worker)).get(), X)
     del found
-    twin = pointer.copy()
+    duplicate = pointer.copy()
     assert torch.equal(pointer(X.send(worker)).get(), X * 2)
-    assert torch.equal(twin(X.send(worker)).get(), X * 2) and twin.tags == {"#counter", "#more"}
+    assert torch.equal(duplicate(X.send(worker)).get(), X * 2) and duplicate.tags == {
+        "#counter",
+        "#more",
+    }
     moved = pointer.move(alice)
     assert moved.move(alice) is moved and moved.location is alice
     assert torch.equal(moved(X.send(alice)).get(), X * 3)
     home = moved.move("me")
     assert torch.equal(home(X), X * 4) and home.tags == {"#counter", "#more"}
-    assert "pp.copy().move(worker)" in refusal(lambda: twin.send(alice))
+    assert "pp.copy().move(worker)" in refusal(lambda: duplicate.send(alice))
     assert "moved it to alice" in refusal(lambda: pointer(X.send(worker)).get())
 
 

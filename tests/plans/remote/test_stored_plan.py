@@ -224,11 +224,11 @@ def test_a_copy_has_constants_of_its_own() -> None:
     stored = StoredPlan(Blueprint(interface, program), [], set(), None)
     core.hold(5, stored)
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
-    twin = core.store.open(6)
-    twin.lowered.run([torch.tensor([100.0])])
-    assert constant.tolist() == [0] and twin.tensors()[0].tolist() == [100]
+    duplicate = core.store.open(6)
+    duplicate.lowered.run([torch.tensor([100.0])])
+    assert constant.tolist() == [0] and duplicate.tensors()[0].tolist() == [100]
     stored.lowered.run([torch.tensor([7.0])])
-    assert constant.tolist() == [7] and twin.tensors()[0].tolist() == [100]
+    assert constant.tolist() == [7] and duplicate.tensors()[0].tolist() == [100]
 
 
 def test_users_of_a_plan_that_holds_nothing_are_refused(stored: StoredPlan) -> None:
@@ -311,9 +311,11 @@ def test_a_plan_is_no_tensor_to_other_messages_either(stored: StoredPlan) -> Non
     for message in (Move(1, 5, "nobody", requires_grad=True), Relay(1, 5, None), Relay(1, 5, "x")):
         assert type(ask(core, message)) is Failure
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
-    twin, original = core.store.open(6), core.store.open(5)
-    assert twin.tags == {"#net"} and twin.blueprint.interface is original.blueprint.interface
-    assert not {id(t) for t in twin.tensors()} & {id(t) for t in original.tensors()}
+    duplicate, original = core.store.open(6), core.store.open(5)
+    assert (
+        duplicate.tags == {"#net"} and duplicate.blueprint.interface is original.blueprint.interface
+    )
+    assert not {id(t) for t in duplicate.tensors()} & {id(t) for t in original.tensors()}
     (one, *_), (two, *_) = value_in(core, Search(1, ("#net",)))
     assert {one, two} == {5, 6}
     assert isinstance(value_in(core, Fetch(1, 5)), StoredPlan)

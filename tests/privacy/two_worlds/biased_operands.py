@@ -445,7 +445,7 @@ def advance(program: RandomProgram) -> None:
 
 
 def with_form(program: RandomProgram) -> None:
-    """What is forecast by its form, with operands of which any may be private, or bad."""
+    """What is predicted by its form, with operands of which any may be private, or bad."""
     rng = program.rng
 
     def put(tensor: torch.Tensor, private: bool = False) -> Reference:

@@ -1,7 +1,7 @@
 """Calls that torch's databases lack: those for which an operation accepts a private operand.
 
-Some operations read a number from an operand other than the private one.  A forecast knows numbers
-of public tensors of one element only, and torch's samples have larger ones there.
+Some operations read a number from an operand other than the private one.  A prediction knows
+numbers of public tensors of one element only, and torch's samples have larger ones there.
 """
 
 from __future__ import annotations

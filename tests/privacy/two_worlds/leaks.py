@@ -18,8 +18,8 @@ from syft.workers.core import charges
 from syft.workers.core.pipeline import Call
 from syft.workers.execution import (
     backward_passes,
-    foreseen,
     leaving,
+    predicted_run,
     private_commands,
     private_results,
 )
@@ -48,11 +48,11 @@ def _with(*places: tuple[Any, str, Any]) -> Iterator[None]:
 
 def _copy_of_what_is_named(tensor: torch.Tensor) -> torch.Tensor:
     """A copy whose gradient nobody was asked about."""
-    twin = bare_copy_of(tensor)
-    protect(twin, full_guard_of(tensor))
+    duplicate = bare_copy_of(tensor)
+    protect(duplicate, full_guard_of(tensor))
     if tensor.is_leaf and tensor.grad is not None:
-        twin.grad = tensor.grad.detach().clone()
-    return twin
+        duplicate.grad = tensor.grad.detach().clone()
+    return duplicate
 
 
 def _gradients_before_chains(tensor: Any) -> list[torch.Tensor]:
@@ -77,8 +77,8 @@ def _real_memory(value: Any, guarded: bool = True) -> PublicSize:
     return public_size(value)._replace(memory=memory)
 
 
-_move_written = foreseen.move_written
-_run_foreseen = private_commands.run_foreseen
+_move_written = predicted_run.move_written
+_run_predicted = private_commands.run_predicted
 _run_on = Call.run
 
 
@@ -96,7 +96,7 @@ def _sealed_for_one(function: Any, args: Any, kwargs: Any, *more: Any) -> Any:
     """What failed is as private as the first private operand alone."""
     operands = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     first = next((guard for one in operands if (guard := full_guard_of(one))), None)
-    result = _run_foreseen(function, args, kwargs, *more)
+    result = _run_predicted(function, args, kwargs, *more)
     for leaf in leaves(result):
         guard = full_guard_of(leaf)
         if first and guard and guard.error and not any(leaf is one for one in operands):
@@ -134,16 +134,16 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "memory": lambda: _with((charges, "public_size", _real_memory)),
     "generators": lambda: _with((private_commands, "with_own_streams", _as_given)),
     "streams": lambda: _with(
-        (foreseen, "call_drawing", foreseen.calling),
-        (private_commands, "call_drawing", foreseen.calling),
+        (predicted_run, "call_drawing", predicted_run.calling),
+        (private_commands, "call_drawing", predicted_run.calling),
     ),
     "leaves": lambda: _with((private_commands, "_of_zeros", _without_a_leaf)),
     "plans": lambda: _with((plan_call, "_check_may_ask", _nothing)),
     "results": lambda: _with(
-        (foreseen, "move_written", _move_numbers_alone),
+        (predicted_run, "move_written", _move_numbers_alone),
         (private_commands, "move_written", _move_numbers_alone),
     ),
-    "failures": lambda: _with((private_commands, "run_foreseen", _sealed_for_one)),
+    "failures": lambda: _with((private_commands, "run_predicted", _sealed_for_one)),
     "two ids": lambda: _with((Call, "run", _read_of_one_id)),
     "gradients": lambda: _with((backward_passes, "protect", _nothing)),
     "elements": lambda: _with((memory_labels, "gradients_behind", _gradients_before_chains)),
@@ -152,7 +152,7 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
         (private_results, "every_tensor", tensors_in),
     ),
     "rows": lambda: _with(
-        (foreseen._Labels, "of", _without_hidden_sizes),
+        (predicted_run._Labels, "of", _without_hidden_sizes),
         (private_results, "_hiding_labels", lambda guard, made: (Label(guard), BLANK)),
     ),
     "shares": lambda: _with((SlotGuards, "of", _nothing)),

@@ -30,7 +30,7 @@ from tests.privacy.two_worlds.table_programs import ROWS, run_rows
 from tests.privacy.two_worlds.world import OWNER, TwoWorlds, World, fixed, shrink
 
 CHUNK = 400
-"""The programs that a child process runs; forecasts are kept from one to the next."""
+"""The programs that a child process runs; predictions are kept from one to the next."""
 PATIENCE = 120
 """The seconds that it may take for one."""
 TABLE = "/table/"
@@ -75,11 +75,11 @@ def wrong_charges(worlds: Sequence[World]) -> str:
     for world in worlds:
         for worker in world.workers.values():
             charges, objects = worker.core.store.charges, worker.core.store.objects
-            for id, bill in charges.bills.items():
-                charged = {place: charges._memory[place].bytes for place in bill.storages}
+            for id, charge in charges.charged.items():
+                charged = {place: charges._memory[place].bytes for place in charge.storages}
                 found = charges.memory_of(objects[id])
                 there = {place: size for place, (_, size) in found.items()}
-                only_tagged = bill.tags is not None and not charged
+                only_tagged = charge.tags is not None and not charged
                 if charged != there and not only_tagged and _is_strided(objects[id]):
                     charged_for, has = sorted(charged.values()), sorted(there.values())
                     return f"{id} at {worker.id} is charged as {charged_for} bytes, and has {has}"

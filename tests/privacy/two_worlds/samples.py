@@ -19,7 +19,7 @@ from syft.ops.nested import leaves
 from syft.ops.table import FUNCTIONS, NAMES, NUMBERS
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
-from tests.torch_suite.cases import Case, OP_CASES
+from tests.torch_suite.cases import OP_CASES, Case
 
 MOST_ELEMENTS = 2000
 MOST_SAMPLES = 12
@@ -27,7 +27,7 @@ MOST_SAMPLES = 12
 BLOCK = 400
 """The programs, one after the other, that draw from the same samples ..."""
 POOL = 1200
-"""... which are so many, so that the forecasts of a program are those of earlier ones."""
+"""... which are so many, so that the predictions of a program are those of earlier ones."""
 
 DTYPES = (torch.float32,) * 5 + (
     torch.float64,

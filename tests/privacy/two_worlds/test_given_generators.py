@@ -147,7 +147,8 @@ def in_a_loop(eve: Observer) -> None:
 
 
 def on_a_chain(eve: Observer) -> None:
-    """The owner draws for a chain, of which there is no forecast, from the worker's own stream."""
+    """The owner draws for a chain, of which there is no prediction, from the worker's own
+    stream."""
     it = eve.secret(*(sy.LoggingTensor().on(torch.full((9,), rate)) for rate in (0.5, 90.0)))
     eve.call("torch.poisson", it, sender=OWNER)
     eve.call("torch.rand", 3)

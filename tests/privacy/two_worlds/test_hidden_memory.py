@@ -70,8 +70,8 @@ def gradient_of_a_copy(eve: Observer) -> None:
     leaf, base = ones(eve, grad=True), zeros(eve, 3)
     eve.call("torch.Tensor.grad.__set__", leaf, eve.call("torch.Tensor.view", base, 3))
     eve.call("torch.Tensor.copy_", base, secret(eve))
-    twin = eve.call("torch._foreach_add", [leaf], 0)
-    eve.gradient(twin[0].id)
+    duplicate = eve.call("torch._foreach_add", [leaf], 0)
+    eve.gradient(duplicate[0].id)
 
 
 def gradient_kept_by_an_optimizer_step(eve: Observer) -> None:

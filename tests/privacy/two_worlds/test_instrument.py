@@ -16,30 +16,30 @@ import pytest
 import torch
 
 from syft.exceptions import PermissionDenied
+from syft.ops import evaluate
+from syft.ops.outcome import Outcome, Verdict
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.core import charges
 from syft.workers.core.peer import Peer
-from syft.workers.core.pipeline import Call
 from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.core.pipeline import Call
 from syft.workers.core.state_machine import WorkerCore
-from syft.ops import evaluate
 from syft.workers.execution import private_commands
-from syft.ops.outcome import Outcome, Verdict
 from syft.workers.handlers import commands
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Command, Describe, Fetch, Value
 from tests.privacy.two_worlds import __main__ as command_line
 from tests.privacy.two_worlds import generator, runner, sizes_and_streams, world
-from tests.privacy.two_worlds.attacks import check, check_all, Learned, learned, secret, zeros
+from tests.privacy.two_worlds.attacks import Learned, check, check_all, learned, secret, zeros
 from tests.privacy.two_worlds.beside_values import BESIDE_VALUES
 from tests.privacy.two_worlds.biased_operands import BIASED
-from tests.privacy.two_worlds.forecast_caches import ForecastCaches
 from tests.privacy.two_worlds.generator import CHAINS, GRADIENTS, LIMITS
 from tests.privacy.two_worlds.leaks import LEAKS, look_for
 from tests.privacy.two_worlds.observer import Observer
 from tests.privacy.two_worlds.on_shares import ON_SHARES
+from tests.privacy.two_worlds.prediction_caches import PredictionCaches
 from tests.privacy.two_worlds.report import Report
 from tests.privacy.two_worlds.runner import Child, reports_of, run_apart, run_here, run_program
 from tests.privacy.two_worlds.samples import Samples
@@ -217,7 +217,7 @@ def sums_up(eve: Observer) -> None:
 
 
 def fails_for_some(call: Any) -> Outcome:
-    """A forecast that looks at a value, as none may."""
+    """A prediction that looks at a value, as none may."""
     found = made_of(call)
     positive = bool(call.inputs[0].flatten()[0] > 0)
     return replace(found, verdict=Verdict.FAILS) if positive else found
@@ -226,20 +226,20 @@ def fails_for_some(call: Any) -> Outcome:
 made_of = evaluate._made_of
 
 
-def test_a_forecast_that_depends_on_a_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If both worlds used one table of forecasts, the second would find that of the first."""
+def test_a_prediction_that_depends_on_a_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If both worlds used one table of predictions, the second would find that of the first."""
     monkeypatch.setattr(evaluate, "_made_of", fails_for_some)
-    own = ForecastCaches(), ForecastCaches()
+    own = PredictionCaches(), PredictionCaches()
     monkeypatch.setattr(world, "OF_WORLDS", own)
     assert learned(sums_up) is not None
     monkeypatch.setattr(world, "OF_WORLDS", (own[0], own[0]))
     assert learned(sums_up) is None
 
 
-def test_workers_have_their_own_forecasts_afterwards() -> None:
-    before = vars(ForecastCaches.present())
+def test_workers_have_their_own_predictions_afterwards() -> None:
+    before = vars(PredictionCaches.present())
     check(sums_up)
-    after = vars(ForecastCaches.present())
+    after = vars(PredictionCaches.present())
     assert before.keys() == after.keys()
     assert all(after[name] is value for name, value in before.items())
 

@@ -275,9 +275,9 @@ def hostile(tensor: torch.Tensor, numbers: tuple[float, float, float]) -> torch.
         if tensor.dtype is torch.uint8:
             numbers = (250, 90, 7)
     made = torch.tensor(numbers, dtype=torch.float64).repeat(tensor.numel() // 3 + 1)
-    twin = tensor.detach().clone()
-    twin.copy_(made[: tensor.numel()].reshape(tensor.shape))
-    return twin.requires_grad_(tensor.requires_grad)
+    duplicate = tensor.detach().clone()
+    duplicate.copy_(made[: tensor.numel()].reshape(tensor.shape))
+    return duplicate.requires_grad_(tensor.requires_grad)
 
 
 def with_one_private(sample: Sample, place: int, other: torch.Tensor) -> Attack:

@@ -48,7 +48,7 @@ NEVER_SUCCEED: dict[tuple[str, str], str] = {
     ("segment_reduce", "offsets"): "the check of offsets reads the least and the greatest",
     ("istft", "window"): "it reads whether windows overlap without a gap",
     ("geqrf", ""): _NO_RULE,
-    ("to_sparse", ""): "its result is sparse, a layout without forecasts",
-    ("sampled_addmm", ""): "its first operand must be sparse, a layout without forecasts",
+    ("to_sparse", ""): "its result is sparse, a layout without predictions",
+    ("sampled_addmm", ""): "its first operand must be sparse, a layout without predictions",
 }
 """Operations that are refused for a private operand in a place, or in any, and what happens."""

@@ -13,43 +13,55 @@ def other_than(tensor: torch.Tensor, rng: random.Random, numbers: torch.Generato
     They are of the kinds that make kernels behave differently: another order, zeros, huge and
     negative numbers, NaN and infinity; integers also beyond the range of the first ones.
     """
-    twin = tensor.detach().clone()
-    if twin.layout is not torch.strided:
-        return _other_values(twin, rng, numbers).requires_grad_(tensor.requires_grad)
+    duplicate = tensor.detach().clone()
+    if duplicate.layout is not torch.strided:
+        return _other_values(duplicate, rng, numbers).requires_grad_(tensor.requires_grad)
     with torch.no_grad():
-        if twin.is_quantized:
-            return twin if not twin.numel() else twin.flip(0) if twin.ndim else twin
-        twin.copy_(_values(twin, rng, numbers))
+        if duplicate.is_quantized:
+            return (
+                duplicate
+                if not duplicate.numel()
+                else duplicate.flip(0) if duplicate.ndim else duplicate
+            )
+        duplicate.copy_(_values(duplicate, rng, numbers))
     if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(twin, tensor.requires_grad)
-    return twin.requires_grad_(tensor.requires_grad)
+        return torch.nn.Parameter(duplicate, tensor.requires_grad)
+    return duplicate.requires_grad_(tensor.requires_grad)
 
 
 def failing_values(tensor: torch.Tensor) -> torch.Tensor:
     """The same with values for which many operations fail: indices out of range, matrices without
     an inverse, probabilities that are none."""
-    twin = tensor.detach().clone()
-    if twin.layout is torch.strided and not twin.is_quantized and twin.dtype is not torch.bool:
-        whole = not (twin.is_floating_point() or twin.is_complex())
+    duplicate = tensor.detach().clone()
+    if (
+        duplicate.layout is torch.strided
+        and not duplicate.is_quantized
+        and duplicate.dtype is not torch.bool
+    ):
+        whole = not (duplicate.is_floating_point() or duplicate.is_complex())
         with torch.no_grad():
-            value = min(10**6, torch.iinfo(twin.dtype).max) if whole else -7.0
-            twin.copy_(torch.full(twin.shape, value, dtype=torch.int64 if whole else torch.float64))
+            value = min(10**6, torch.iinfo(duplicate.dtype).max) if whole else -7.0
+            duplicate.copy_(
+                torch.full(duplicate.shape, value, dtype=torch.int64 if whole else torch.float64)
+            )
     if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(twin, tensor.requires_grad)
-    return twin.requires_grad_(tensor.requires_grad)
+        return torch.nn.Parameter(duplicate, tensor.requires_grad)
+    return duplicate.requires_grad_(tensor.requires_grad)
 
 
-def _other_values(twin: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:
+def _other_values(
+    duplicate: torch.Tensor, rng: random.Random, numbers: torch.Generator
+) -> torch.Tensor:
     """The same indices and other values, for a sparse tensor; other layouts are left alone."""
-    if twin.layout is torch.sparse_coo:
-        values = twin._values()
-    elif twin.layout in (torch.jagged, torch.sparse_csr, torch.sparse_csc):
-        values = twin.values()
+    if duplicate.layout is torch.sparse_coo:
+        values = duplicate._values()
+    elif duplicate.layout in (torch.jagged, torch.sparse_csr, torch.sparse_csc):
+        values = duplicate.values()
     else:
-        return twin
+        return duplicate
     with torch.no_grad():
         values.copy_(_values(values, rng, numbers))
-    return twin
+    return duplicate
 
 
 def _values(like: torch.Tensor, rng: random.Random, numbers: torch.Generator) -> torch.Tensor:

@@ -38,10 +38,10 @@ from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, PeerLimits
-from syft.workers.execution import foreseen
+from syft.workers.execution import predicted_run
 from syft.workers.shells.connection_table import CallerLine
 from syft.workers.shells.virtual import VirtualWorker
-from tests.privacy.two_worlds.forecast_caches import OF_WORLDS, ForecastCaches
+from tests.privacy.two_worlds.prediction_caches import OF_WORLDS, PredictionCaches
 
 _NESTED = cast(Any, nested_tensor)
 
@@ -123,7 +123,7 @@ class World:
     """The workers of one world, and what the observer has received there since last asked."""
 
     def __init__(
-        self, random_state: torch.Tensor, caches: ForecastCaches, limits: PeerLimits
+        self, random_state: torch.Tensor, caches: PredictionCaches, limits: PeerLimits
     ) -> None:
         self.caches = caches
         self.received: list[Note] = []
@@ -261,12 +261,12 @@ def fixed() -> Iterator[None]:
     state, pool, level = torch.get_rng_state(), ids._pool, logging.getLogger("syft").level
     nested_sizes = _NESTED._tensor_id_counter
     collecting = gc.isenabled()
-    patched = cast(Any, (mask_stream, foreseen))
+    patched = cast(Any, (mask_stream, predicted_run))
     secrets = [module.secrets for module in patched]
     for module in patched:
         module.secrets = DRAWN
     cast(Any, ids)._pool = DRAWN
-    caches = ForecastCaches.present()
+    caches = PredictionCaches.present()
     logger = logging.getLogger("syft")
     logger.setLevel(logging.DEBUG)
     logger.addHandler(LOG)

@@ -169,10 +169,10 @@ def test_modules_are_fixed_parameter_by_parameter():
     for p in model.parameters():
         fix_precision_(p)
     assert all(is_fixed(p) for p in model.state_dict().values())
-    twin = copy.deepcopy(model)
-    assert is_fixed(twin.weight) and isinstance(twin.weight, nn.Parameter)
+    duplicate = copy.deepcopy(model)
+    assert is_fixed(duplicate.weight) and isinstance(duplicate.weight, nn.Parameter)
     with torch.no_grad():
-        twin.weight.zero_()
+        duplicate.weight.zero_()
     assert float_precision(model.weight).abs().sum().item() > 0
     model.load_state_dict({"weight": torch.ones(1, 2), "bias": torch.zeros(1)})
     assert model.weight.child.child.tolist() == [[65536, 65536]]

@@ -67,12 +67,12 @@ def paths(make, share, steps, after=lambda optimizer, weight, step: None):
     noise = 1 + 0.5 * torch.randn(steps, len(GRADIENTS))
     plain, mine = torch.zeros(len(GRADIENTS)).requires_grad_(), share(torch.zeros(len(GRADIENTS)))
     mine.requires_grad_()
-    optimizer, twin = make([mine]), make([plain])
+    optimizer, duplicate = make([mine]), make([plain])
     for step in range(steps):
         gradient = float_precision(fix_precision(GRADIENTS * noise[step]))
         plain.grad, mine.grad = gradient, share(gradient)
         optimizer.step()
-        twin.step()
+        duplicate.step()
         optimizer = after(optimizer, mine, step) or optimizer
     return opened(mine), plain.detach()
 
@@ -105,10 +105,10 @@ def test_a_hundred_steps_are_as_good(name, kind):
 def test_a_copy_of_an_optimizer_keeps_the_digits():
     def copied(optimizer, weight, step):
         if step % 4 == 3:
-            twin = optim.Adam([weight], lr=0.01)
+            duplicate = optim.Adam([weight], lr=0.01)
             state = copy.deepcopy(optimizer.state[weight])
-            twin.state[weight] = state
-            return twin
+            duplicate.state[weight] = state
+            return duplicate
 
     for kind in ("plain", "clear"):
         check(*paths(OPTIMIZERS["Adam"][0], sharer(kind), 12, copied), 4e-3, 1e-3)
@@ -141,10 +141,12 @@ def test_a_result_does_not_change_with_what_it_was_computed_from():
     for share in (sharer("plain"), sharer("clear")):
         g = share(torch.tensor([0.5, 1.0]))
         v = torch.zeros_like(g).addcmul_(g, g, value=0.5)
-        double, twin = v * 2.0, v.clone()
+        double, duplicate = v * 2.0, v.clone()
         v.addcmul_(g, g, value=0.5)
         assert torch.allclose(opened(double * 1.0), torch.tensor([0.25, 1.0]), atol=1e-4)
-        assert torch.allclose(opened(twin.sqrt()), torch.tensor([0.125, 0.5]).sqrt(), atol=1e-4)
+        assert torch.allclose(
+            opened(duplicate.sqrt()), torch.tensor([0.125, 0.5]).sqrt(), atol=1e-4
+        )
 
 
 def test_zeros_in_ordinary_programs_have_the_range_of_all_tensors():

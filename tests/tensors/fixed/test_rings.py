@@ -334,12 +334,12 @@ def test_dropout_draws_a_public_mask(ring):
 
 
 def test_running_statistics_are_private_where_the_data_is(ring):
-    x, twin = torch.randn(8, 3), nn.BatchNorm1d(3)
-    twin(x)
+    x, duplicate = torch.randn(8, 3), nn.BatchNorm1d(3)
+    duplicate(x)
     mean, var = blind(torch.zeros(3), ring), blind(torch.ones(3), ring)
     F.batch_norm(blind(x, ring), mean, var, training=True)
-    assert torch.allclose(reveal(mean), twin.running_mean, atol=2**-13)
-    assert torch.allclose(reveal(var), twin.running_var, atol=2**-13)
+    assert torch.allclose(reveal(mean), duplicate.running_mean, atol=2**-13)
+    assert torch.allclose(reveal(var), duplicate.running_var, atol=2**-13)
     with pytest.raises(UnsupportedOperation):
         F.batch_norm(blind(x, ring), torch.zeros(3), torch.ones(3), training=True)
 
@@ -423,17 +423,17 @@ def test_a_network_trains_on_integers_that_nobody_may_read(loss, optimizer, ring
     torch.manual_seed(0)
     function, make_target = LOSSES[loss]
     model, x, y = mlp(), torch.randn(12, 6), make_target(torch.randint(3, (12,)))
-    twin = copy.deepcopy(model)
+    duplicate = copy.deepcopy(model)
     for parameter in model.parameters():
         hidden = nn.Parameter(blind(parameter.detach(), ring))
         torch.utils.swap_tensors(parameter, hidden)
     losses = []
-    optimizers = [OPTIMIZERS[optimizer](m.parameters()) for m in (model, twin)]
+    optimizers = [OPTIMIZERS[optimizer](m.parameters()) for m in (model, duplicate)]
     for _ in range(5):
         pair = []
         for net, step, data, target in (
             (model, optimizers[0], blind(x, ring), blind(y, ring)),
-            (twin, optimizers[1], x, y),
+            (duplicate, optimizers[1], x, y),
         ):
             step.zero_grad()
             found = function(net(data), target)
@@ -444,7 +444,7 @@ def test_a_network_trains_on_integers_that_nobody_may_read(loss, optimizer, ring
     assert losses[-1][0] < losses[0][0]
     if optimizer != "Adam":  # on 16 bits it takes larger steps than in float, in every ring
         assert all(abs(got - want) < 2e-3 for got, want in losses)
-    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+    for p, q in zip(model.parameters(), duplicate.parameters(), strict=True):
         assert is_fixed(p) and p.child.ring is ring and p.grad.child.ring is ring
         assert optimizer == "Adam" or torch.allclose(reveal(p.detach()), q, atol=1e-3)
 

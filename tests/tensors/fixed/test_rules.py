@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from syft.exceptions import EncodingError, HookError, UnsupportedOperation
-from syft.tensors.fixed.rings.plain_ring import PlainRing
-from syft.tensors.fixed.grid import CEILING, FLOOR, make_grid
 from syft.tensors.fixed.fallback import functional_form, strategy_of
 from syft.tensors.fixed.fixed_link import is_fixed, rule
+from syft.tensors.fixed.grid import CEILING, FLOOR, make_grid
 from syft.tensors.fixed.precision import (
     FixedPrecisionTensor,
     fix_precision,
@@ -21,6 +20,7 @@ from syft.tensors.fixed.precision import (
     float_precision,
     forbid_decoding,
 )
+from syft.tensors.fixed.rings.plain_ring import PlainRing
 from tests.conftest import DEVICES
 
 aten = torch.ops.aten
@@ -304,14 +304,14 @@ def test_plain_tensors_are_not_written_to(operation):
 
 
 def test_running_statistics_are_updated_when_fixed():
-    norm, twin = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    norm, duplicate = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
     x = torch.randn(8, 3)
     for tensor in (*norm.parameters(), norm.running_mean, norm.running_var):
         fix_precision_(tensor)
     result = norm(fix_precision(x))
-    assert torch.allclose(float_precision(result), twin(x), atol=2**-13)
-    assert torch.allclose(float_precision(norm.running_mean), twin.running_mean, atol=2**-15)
-    assert torch.allclose(float_precision(norm.running_var), twin.running_var, atol=2**-15)
+    assert torch.allclose(float_precision(result), duplicate(x), atol=2**-13)
+    assert torch.allclose(float_precision(norm.running_mean), duplicate.running_mean, atol=2**-15)
+    assert torch.allclose(float_precision(norm.running_var), duplicate.running_var, atol=2**-15)
     plain = nn.BatchNorm1d(3).eval()
     assert torch.allclose(float_precision(plain(fix_precision(x))), x, atol=2**-13)
 

@@ -65,14 +65,14 @@ def both_ways(
     bits: int = 16,
 ) -> tuple[list[float], float, float]:
     """Train in fixed precision and in float: the losses, and how far losses and weights differ."""
-    twin = copy.deepcopy(model)
+    duplicate = copy.deepcopy(model)
     optimizer = make_optimizer(model.parameters())  # made before: the parameters stay themselves
     for p in model.parameters():
         fix_precision_(p, bits, 2)
     fixed_target = fix_precision(target, bits, 2) if target.is_floating_point() else target
     losses = train(model, fix_precision(x, bits, 2), fixed_target, optimizer, loss)
-    expected = train(twin, x, target, make_optimizer(twin.parameters()), loss)
-    pairs = zip(model.parameters(), twin.parameters(), strict=True)
+    expected = train(duplicate, x, target, make_optimizer(duplicate.parameters()), loss)
+    pairs = zip(model.parameters(), duplicate.parameters(), strict=True)
     weights_off = max((float_precision(p) - q).abs().max().item() for p, q in pairs)
     assert all(is_fixed(p) and is_fixed(p.grad) for p in model.parameters())
     losses_off = max(abs(a - b) for a, b in zip(losses, expected, strict=True))
@@ -158,15 +158,15 @@ def test_a_float_model_feeds_a_fixed_one_and_back():
     torch.manual_seed(0)
     first, last = nn.Linear(3, 4), nn.Linear(4, 1)
     middle = nn.Linear(4, 4)
-    twin = copy.deepcopy(nn.Sequential(first, middle, last))
+    duplicate = copy.deepcopy(nn.Sequential(first, middle, last))
     for p in middle.parameters():
         fix_precision_(p)
     x = torch.randn(5, 3)
     last(float_precision(middle(fix_precision(first(x))))).sum().backward()
-    twin(x).sum().backward()
-    for p, q in zip(first.parameters(), twin[0].parameters(), strict=True):
+    duplicate(x).sum().backward()
+    for p, q in zip(first.parameters(), duplicate[0].parameters(), strict=True):
         assert not is_fixed(p.grad) and torch.allclose(p.grad, q.grad, atol=1e-3)
-    for p, q in zip(middle.parameters(), twin[1].parameters(), strict=True):
+    for p, q in zip(middle.parameters(), duplicate[1].parameters(), strict=True):
         assert torch.allclose(float_precision(p.grad), q.grad, atol=1e-3)
 
 

@@ -95,10 +95,12 @@ def test_whole_numbers_and_what_was_opened_before(parties, device):
 
 def test_a_network_is_trained_on_its_device(share, device, parties):
     alice, bob, carol = parties
-    plain, twin = (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)) for _ in range(2))
-    twin.load_state_dict(plain.state_dict())
+    plain, duplicate = (
+        nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)) for _ in range(2)
+    )
+    duplicate.load_state_dict(plain.state_dict())
     plain.to(device)
-    shared = twin.to(device).fix_precision().share(alice, bob, crypto_provider=carol)
+    shared = duplicate.to(device).fix_precision().share(alice, bob, crypto_provider=carol)
     for model, x in ((plain, X.to(device)), (shared, share(X))):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.125, momentum=0.5)
         for _ in range(2):

@@ -107,14 +107,14 @@ def test_a_step_in_a_group_is_two_messages(hook: sy.TorchHook, worker: Any, opti
     torch.manual_seed(0)
     model, x = mlp()
     target = torch.randint(3, (5,))
-    twin = mlp()[0]
-    twin.load_state_dict(model.state_dict())
-    here, there = OPTIMIZERS[optimizer](twin.parameters()), None
+    duplicate = mlp()[0]
+    duplicate.load_state_dict(model.state_dict())
+    here, there = OPTIMIZERS[optimizer](duplicate.parameters()), None
     batch, wanted = x.send(worker), target.send(worker)
     model.send(worker)
     there = OPTIMIZERS[optimizer](model.parameters())
     for number in range(4):
-        expected = step(twin, here, x, target)
+        expected = step(duplicate, here, x, target)
         with hook.record() as log, worker.group():
             loss = step(model, there, batch, wanted)
         with log:
@@ -124,7 +124,7 @@ def test_a_step_in_a_group_is_two_messages(hook: sy.TorchHook, worker: Any, opti
         torch.testing.assert_close(loss.get(), expected.detach())
     there.zero_grad()
     model.get()
-    for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+    for mine, theirs in zip(model.parameters(), duplicate.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs)
     del log
 
@@ -256,12 +256,12 @@ def test_what_is_noted_while_nobody_tells_of_changes_is_not_kept(worker: Any, ot
     theirs.squeeze_()  # we are told, and then no more
     done(worker, theirs)
     x.grad = None
-    twin = x.clone()
+    duplicate = x.clone()
     sy.synchronize()
     with torch.no_grad():
         theirs.resize_(4)
     done(worker, theirs)
-    assert (twin.shape, x.shape) == ((2, 3), (4,))
+    assert (duplicate.shape, x.shape) == ((2, 3), (4,))
 
 
 def test_a_gradient_that_was_removed_while_nobody_tells_of_changes(worker: Any, other: Any) -> None:

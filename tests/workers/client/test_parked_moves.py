@@ -130,9 +130,9 @@ def test_what_waits_there_already_fails_with_it_too(worker: Any, other: Any, cau
     promise = worker.promise()
     moved = make(promise).move(other)
     later = (moved * 2).relu()
-    twin = later.copy()
+    duplicate = later.copy()
     kept = fail(promise)
-    for asked in (later, twin, moved, later):
+    for asked in (later, duplicate, moved, later):
         error = failure(lambda asked=asked: asked.tolist())
         assert type(error) is kind and text in str(error)
     with pytest.raises(kind):

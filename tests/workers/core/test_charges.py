@@ -11,8 +11,8 @@ from syft.exceptions import LimitExceeded, PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.tensors.fixed.precision import fix_precision
 from syft.workers.core.charges import COUNT, LOOK, SMALL, Charges, is_large
-from syft.workers.core.peer_limits import MAX_INSIDE, Nesting
 from syft.workers.core.peer import Session
+from syft.workers.core.peer_limits import MAX_INSIDE, Nesting
 from syft.workers.core.peer_limits import Account, PeerLimits
 from syft.workers.core.store import ObjectStore
 from syft.workers.execution.public_sizes import note_sizes
@@ -57,7 +57,7 @@ def test_objects_are_counted_by_caller() -> None:
     assert not {6, 7, 8, 9} & store.objects.keys(), "all of them or none"
     store.put_all({6: torch.ones(2), 7: torch.ones(2)})
     store.clear("cleared")
-    assert scene.ann.account.objects == scene.ann.account.bytes == 0 and not store.charges.bills
+    assert scene.ann.account.objects == scene.ann.account.bytes == 0 and not store.charges.charged
 
 
 def test_shared_memory_is_counted_once() -> None:
@@ -90,7 +90,7 @@ def test_few_small_objects_are_not_looked_at_and_the_limit_still_holds() -> None
 def test_a_large_object_is_looked_at_at_once() -> None:
     scene = Scene()
     scene.store.put(1, torch.ones(2))
-    assert not scene.store.charges.bills and scene.store.charges.flags == 0
+    assert not scene.store.charges.charged and scene.store.charges.flags == 0
     scene.store.put(2, torch.ones(SMALL + 1))
     assert scene.ann.account.bytes == 4 * (SMALL + 1) and scene.store.charges.flags == LOOK
     scene.store.drop(2, "dropped")
@@ -118,7 +118,7 @@ def test_requests_are_looked_at_as_long_as_an_object_is_large() -> None:
     store.charges.altered([1, 404])
     assert store.charges.flags == LOOK
     store.drop(1, "dropped")
-    assert store.charges.flags == 0 and not store.charges.bills
+    assert store.charges.flags == 0 and not store.charges.charged
 
 
 def test_what_is_no_operand_has_no_operation_looked_at() -> None:
@@ -237,7 +237,7 @@ def test_what_holds_a_small_tensor_is_counted_where_that_lies() -> None:
     store.objects[1].tensor = state  # a run of the plan has replaced it
     store.charges.altered((1,))
     store.put(2, state)
-    assert scene.ann.account.bytes == 12 and 2 not in store.charges.bills
+    assert scene.ann.account.bytes == 12 and 2 not in store.charges.charged
     state.data = torch.ones(2)
     store.charges.altered((2,))
     assert scene.ann.account.bytes == 8
@@ -367,7 +367,7 @@ def test_what_has_a_private_size_without_a_bound_is_not_charged(
     note_sizes(bounded, (9,))
     with pytest.raises(PermissionDenied, match="whose private size has no public bound"):
         charges.charge({1: bounded, 2: hidden})
-    assert not charges.bills and account.objects == account.bytes == 0
+    assert not charges.charged and account.objects == account.bytes == 0
     charges.charge({1: bounded})
     for id, admitted in enumerate((("ann", None), (None, "desk")), 2):
         user[0] = admitted

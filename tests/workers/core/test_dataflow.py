@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import syft as sy
 from syft.exceptions import ObjectIdTaken, ObjectNotFound, ObjectNotReady
+from syft.serde.frame import Frame
 from syft.workers.core.access import Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.peer import Peer
@@ -42,7 +43,6 @@ from syft.workers.wire.messages import (
     decode,
     encode,
 )
-from syft.serde.frame import Frame
 from tests.shells.owner import inspect
 from tests.workers.core.peers import ME, ask, command, error_in, lonely, put, ref, sent, value_in
 
@@ -374,10 +374,10 @@ def test_a_promise_that_is_never_kept_leaves_nothing(worker: sy.VirtualWorker) -
         waits.child.handle.wait()
     with pytest.raises(ObjectNotReady):
         promise.tags
-    twin = promise.copy()
-    assert not twin.child.handle.done()
+    duplicate = promise.copy()
+    assert not duplicate.child.handle.done()
     assert not waits.child.handle.done()
-    del promise, waits, twin
+    del promise, waits, duplicate
     assert not inspect(worker).objects
     assert not worker.core.dataflow.active and not worker.core.dataflow._unwanted
     connection = worker.network.local.connection_to(worker)

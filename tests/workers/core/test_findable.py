@@ -140,7 +140,7 @@ def test_a_plan_is_found_by_whose_copy_it_is_as_by_a_tag(core: WorkerCore) -> No
         assert reply is not None and isinstance(decode(reply.header), messages.Done)
 
     def found_by(peer: Peer) -> list[int]:
-        return [card[0] for card in value_in(core, messages.Search(6, (str(plan.id),)), peer)]
+        return [summary[0] for summary in value_in(core, messages.Search(6, (str(plan.id),)), peer)]
 
     assert found_by(reader()) == [602, 601, 604]
     assert found_by(eve) == [604, 603]

@@ -33,9 +33,9 @@ def test_what_waits_fails_with_the_reason(worker: sy.VirtualWorker, bob: sy.Virt
     last = (later * 2).relu()
     with worker.group():
         grouped = last + promise
-    twin = later.copy()
+    duplicate = later.copy()
     worker.give_up(promise, REASON)
-    for pointer in (later, last, grouped, twin, promise):
+    for pointer in (later, last, grouped, duplicate, promise):
         with pytest.raises(PromiseGivenUp, match=REASON) as caught:
             pointer.tolist()
         assert caught.value.id == promise.id_at_location

@@ -19,9 +19,9 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.labels.claim import Claim, set_writers, writers_of
 from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.memory_owners import leaf_owners, mark
+from syft.workers.labels.origin import ObjectOrigin, set_writers, writers_of
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
@@ -474,7 +474,7 @@ def test_what_stands_for_memory_that_is_not_seen_is_noted(way: str, seen: bool) 
             request = Run(1, number, [source], out, GRAD_MODE | 1 << COUNT_SHIFT, define=define)
         assert type(ask(core, request, peer=EVE)) is Done
         made = core.store.origins[out]
-        assert made.owner == "eve" and made.behind is (None if seen else whose)
+        assert made.owner == "eve" and made.backing is (None if seen else whose)
 
 
 # --------------------------------------------------------------------------------------- gradients
@@ -859,9 +859,9 @@ def test_what_somebody_elses_pointer_stands_for(hook: sy.TorchHook, bob: Any, al
 
 def test_a_leaf_that_others_reach_is_of_whose_result_reached_it_first() -> None:
     leaf = torch.ones(2, requires_grad=True)
-    mark(leaf * 2, Claim("ann", "a"))
-    mark(leaf * 3, Claim("eve", "e", ("eves friend",)))
+    mark(leaf * 2, ObjectOrigin("ann", "a"))
+    mark(leaf * 3, ObjectOrigin("eve", "e", ("eves friend",)))
     assert [claim.owner for claim in leaf_owners(leaf, beyond=False)] == ["ann"]
-    mark(leaf * 4, Claim("ann", "a", ("bea",)))
+    mark(leaf * 4, ObjectOrigin("ann", "a", ("bea",)))
     (claim,) = leaf_owners(leaf, beyond=False)
     assert claim.owner == "ann" and tuple(claim.writers) == ("bea",)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from syft.crypto.programs.beaver_products import MaskedValue
 from syft.crypto.dealing import StreamName
+from syft.crypto.programs.beaver_products import MaskedValue
 from syft.exceptions import PermissionDenied, WorkerLost
 from syft.workers.core.peer import Peer
 from syft.workers.core.shares import (
@@ -63,7 +63,7 @@ def test_no_operation_moves_its_memory(value: Confined) -> None:
 
 @pytest.mark.parametrize("value", stored()[:3], ids=lambda value: type(value).__name__)
 def test_nothing_is_told_about_what_a_session_holds(value: Confined) -> None:
-    assert value.card() is None
+    assert value.summary() is None
 
 
 @pytest.mark.parametrize("value", stored(), ids=lambda value: type(value).__name__)

@@ -37,7 +37,7 @@ class Box(Holder):
     def duplicate(self) -> Any:
         raise NotImplementedError
 
-    card = admit = duplicate
+    summary = admit = duplicate
 
 
 @pytest.fixture
@@ -86,9 +86,9 @@ def test_what_a_parked_operation_holds_is_replaced(store: ObjectStore) -> None:
 def test_moved_memory_is_counted(store: ObjectStore, stored: StoredTensors) -> None:
     large = torch.zeros(10_000)
     store.put(5, large)
-    (before,) = store.charges.bills[5].storages
+    (before,) = store.charges.charged[5].storages
     move_written([large], ANN, stored)
-    (after,) = store.charges.bills[5].storages
+    (after,) = store.charges.charged[5].storages
     assert after == store.objects[5].untyped_storage()._cdata != before
 
 

@@ -13,7 +13,7 @@ import syft as sy
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.tag_index import TagIndex, tags_of
-from syft.workers.labels.claim import Claim
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire.messages import Annotate, Done, Search
 from tests.workers.core.peers import ask, lonely, put, value_in
 from tests.workers.core.test_stored_tensors import Box
@@ -57,7 +57,7 @@ def test_whatever_happens_to_objects(seed: int) -> None:
         elif action == 3 and here:
             assert ask(core, Annotate(1, id, tuple(tags))) == Done(1)
         elif action == 4:
-            held = Claim(None, "bob", held=True)
+            held = ObjectOrigin(None, "bob", held=True)
             store.origins.update({id: held} if here and draw.random() < 0.2 else {})
             draw.choice([store.drop, lambda id, why: store.drop_all([id], why)])(id, "dropped")
         elif action == 5 and here:

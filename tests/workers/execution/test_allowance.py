@@ -106,7 +106,7 @@ def test_memory_that_an_operand_gets_is_told() -> None:
     assert use("torch.Tensor.resize_", torch.ones(4), 10**9).peak == 4 * (10**9 - 4)
 
 
-def test_what_has_no_forecast_is_what_is_read() -> None:
+def test_what_has_no_prediction_is_what_is_read() -> None:
     sparse = torch.eye(3).to_sparse()
     assert use("torch.Tensor.sum", sparse).elements == 18
     assert use("torch.zeros", {1}).elements >= 1  # a set has no hash, and is no size

@@ -10,11 +10,11 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
+from syft.ops.evaluate import _look
 from syft.workers.execution.backward_passes import backward_call
 from syft.workers.execution.backward_passes import run_private_pass, run_public_pass
-from syft.ops.evaluate import _look
-from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import NoHoldings, move_written
+from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.reached_graph import AGAIN
@@ -243,7 +243,7 @@ def test_what_does_not_fit_is_told_to_everybody(make: Any, text: str) -> None:
     args, kwargs = make(leaf())
     with pytest.raises((RuntimeError, TypeError), match=text) as caught:
         run(torch.Tensor.backward, *args, **kwargs)
-    assert is_foreseen(caught.value)
+    assert is_predicted(caught.value)
 
 
 def test_gradients_that_cannot_be_returned() -> None:

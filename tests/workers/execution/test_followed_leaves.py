@@ -12,8 +12,8 @@ import syft as sy
 from syft.exceptions import PermissionDenied
 from syft.workers.execution.backward_passes import run_private_pass
 from syft.workers.execution.followed_leaves import FollowedLeaves
-from syft.workers.labels.crossings import Follower
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.labels.crossings import Follower
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.reached_graph import reached_graph
@@ -174,7 +174,7 @@ def test_a_leaf_of_another_layout_is_refused() -> None:
 
 
 def test_the_hook_of_a_chain_sends_at_once(bob: sy.VirtualWorker) -> None:
-    """What it brings has no forecast."""
+    """What it brings has no prediction."""
     x = torch.ones(3).fix_prec().requires_grad_()
     hook = followed(x)
     loss = (x * 2).sum()

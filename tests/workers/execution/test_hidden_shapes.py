@@ -268,7 +268,7 @@ def test_what_is_written_keeps_a_public_shape() -> None:
         assert public_shape(grown) == (ANY, 4)
 
 
-def test_a_graph_over_private_sizes_leads_where_it_is_foreseen_to() -> None:
+def test_a_graph_over_private_sizes_leads_where_it_is_predicted_to() -> None:
     """A backward pass leaves a gradient in each leaf, how many rows there may be."""
     for count in COUNTS:
         data = private(count)

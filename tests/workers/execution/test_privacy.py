@@ -537,7 +537,7 @@ def test_what_touches_a_private_value_is_private(
         compute_on_a_logger,
     ],
 )
-def test_what_cannot_be_forecast_is_refused(
+def test_what_cannot_be_predicted_is_refused(
     scene: Scene, attack: Callable[[Scene], torch.Tensor]
 ) -> None:
     with pytest.raises(PermissionDenied, match="^an? (write|operation)"):
@@ -577,7 +577,9 @@ def test_a_shape_that_follows_from_private_values_is_hidden(
         with pytest.raises(PermissionDenied):
             place()
     assert hidden.dtype in (torch.float32, torch.int64)
-    assert [tuple(found.child._card.show()) for found in hidden.location.search("#nothing")] == []
+    assert [
+        tuple(found.child._summary.show()) for found in hidden.location.search("#nothing")
+    ] == []
     hidden.tag("#hidden")
     (found,) = hidden.location.search("#hidden")
     assert "Shape" not in repr(found) and "Shape" not in repr(hidden)

@@ -88,7 +88,7 @@ def test_what_is_written_is_guarded_and_what_is_only_read_is_not() -> None:
     assert target.tolist() == [0, 0], "what a graph saved is as it was"
 
 
-def test_what_has_no_forecast_moves_what_it_may_write_for_those_who_may_see_the_values() -> None:
+def test_what_has_no_prediction_moves_what_it_may_write_for_those_who_may_see_the_values() -> None:
     sparse = torch.eye(2).to_sparse()
     protect(sparse, ANN)
     target = torch.zeros(2, 2)

@@ -17,8 +17,8 @@ from syft.tensors.conversions import FIX_PRECISION, FLOAT_PRECISION
 from syft.tensors.fixed.fixed_link import FixedPrecisionTensor
 from syft.tensors.fixed.precision import fix_precision
 from syft.workers.execution.backward_passes import run_private_pass
-from syft.workers.execution.foreseen_failures import is_foreseen
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.execution.private_commands import converted, guard_for, run_guarded
 from syft.workers.execution.public_facts import _FACTS, Basis
 from syft.workers.labels.guards import Guard
@@ -161,7 +161,7 @@ def test_what_fails_whatever_the_values_are_is_told_and_does_not_run() -> None:
     for x in (plain(1.0), fixed(1.0), leaf(1.0), result(1.0)):
         with pytest.raises(Exception, match="fractional digits") as told:
             convert(FIX_PRECISION)(x, -1)
-        assert is_foreseen(told.value) and error_of(x) is None
+        assert is_predicted(told.value) and error_of(x) is None
 
 
 @pytest.mark.parametrize("make", [fixed, lambda *values: logged(torch.tensor(values))])

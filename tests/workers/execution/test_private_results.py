@@ -11,8 +11,8 @@ import syft as sy
 from syft.ops.evaluate import evaluate
 from syft.ops.table import BY_NAME, FLAGS, FRESH
 from syft.workers.execution import private_results as module
-from syft.workers.execution.foreseen import run_foreseen
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.execution.predicted_run import run_predicted
 from syft.workers.execution.private_results import (
     NOTHING,
     UNCLEAR,
@@ -96,7 +96,7 @@ def test_a_result_of_a_private_size_has_the_labels_of_the_general_way(
     args = (x * 1, rows) if function is not torch.nonzero else (rows,)
     private(args[0])
     quick = private_result(function, args, ANN)
-    slow = run_foreseen(
+    slow = run_predicted(
         function, args, {}, evaluate(function, args, {}), HIDDEN, NoHoldings(), True
     )
     assert quick is not NOTHING and quick.equal(slow) and quick.equal(function(*args))
@@ -120,7 +120,7 @@ def test_a_result_that_is_larger_than_its_bound_takes_the_general_path(
     assert [result is NOTHING for result in found] == [False, True, True]
 
 
-def test_what_is_not_as_forecast_takes_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_as_predicted_takes_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
     x = private(torch.ones(2))
     results = iter([x + 1, x.double(), torch.ones(3), None, (x + 1).requires_grad_()])
 
@@ -210,7 +210,7 @@ def test_a_write_that_fails_half_way_has_run_once(
     del beas
 
 
-def test_floats_that_only_scale_share_a_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_floats_that_only_scale_share_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KEPT", {})
     x = private(torch.ones(2))
     for number in (0.1, 0.2, 3):
@@ -277,7 +277,7 @@ def test_what_is_charged_for_a_private_size_is_its_bound(
         values = torch.where(torch.arange(10_000) < kept, 1.0, -1.0)
         x = values.private_tensor(["ann"]).send(bob.as_user("ann"))
         held = [x[x > 0], torch.masked_select(x, x > 0), torch.nonzero(x > 0)]
-        bills = bob.core.store.charges.bills.values()
-        found.append([(bill.account.objects, bill.account.bytes) for bill in bills])
+        charged = bob.core.store.charges.charged.values()
+        found.append([(charge.account.objects, charge.account.bytes) for charge in charged])
         del held
     assert found[0] == found[1] == found[2] != []

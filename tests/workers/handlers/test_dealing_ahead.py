@@ -40,8 +40,8 @@ def client(request: pytest.FixtureRequest, hook: sy.TorchHook) -> Client:
 
 
 def stock(client: Client, place: Any) -> int:
-    card = client.caller.connection_to(place).ask(Describe, client.session)[3]
-    return int(card[4])
+    summary = client.caller.connection_to(place).ask(Describe, client.session)[3]
+    return int(summary[4])
 
 
 def test_programs_run_later_and_in_any_order_with_what_was_dealt(client: Client) -> None:

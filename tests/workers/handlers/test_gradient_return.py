@@ -11,7 +11,7 @@ import torch
 import syft as sy
 from syft.ids import new_id
 from syft.workers.handlers import gradient_return as gradients
-from syft.workers.labels.claim import Claim
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire.messages import Move
 from tests.chain.refusal import refusal
 from tests.shells.child import make_worker
@@ -198,7 +198,7 @@ def test_a_module_that_is_moved_has_leaves(
 def test_a_leaf_that_cannot_be_followed_is_not_stored(
     me: sy.VirtualWorker, bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
-    connection, origin = bob.connection_to(alice), Claim("me", "me")
+    connection, origin = bob.connection_to(alice), ObjectOrigin("me", "me")
     taken = torch.ones(1).send(alice)
     about = taken.id_at_location, torch.ones(1), None, origin, "alice"
     with pytest.raises(sy.exceptions.ObjectIdTaken):
@@ -644,7 +644,7 @@ def test_what_is_read_and_stays_gets_its_gradients(worker: Any, alice: Any) -> N
     """Also where it is moved afterwards, or has another id."""
     leaf, moving, gone = leaf_of(worker), leaf_of(worker), leaf_of(worker)
     losses = [(each * each).sum() for each in (leaf, moving, gone)]
-    twin = gone.contiguous()
+    duplicate = gone.contiguous()
     for _ in range(2):
         sy.get_all([leaf, moving, gone], keep=True)
     leaf.copy().get()
@@ -652,7 +652,7 @@ def test_what_is_read_and_stays_gets_its_gradients(worker: Any, alice: Any) -> N
     gone.get()
     for loss in losses:
         loss.backward()
-    for each in (leaf, moved, twin):
+    for each in (leaf, moved, duplicate):
         assert each.grad.copy().get().tolist() == [2, 2]
 
 

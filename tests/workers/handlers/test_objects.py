@@ -25,9 +25,9 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import copy_of, full_guard_of, protect
 from syft.workers.wire.messages import (
-    Convert,
     Annotate,
     Cancel,
+    Convert,
     Describe,
     Done,
     Drop,
@@ -91,15 +91,15 @@ def test_a_copy_shares_nothing(core: WorkerCore) -> None:
     original.grad = torch.ones(2)
     ask(core, Annotate(1, 5, ("#a",), "text"))
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
-    twin = core.store.objects[6]
-    assert twin.requires_grad and twin.is_leaf and twin.grad is not original.grad
-    assert twin.__dict__["_tags"] == {"#a"} and twin.__dict__["_description"] == "text"
+    duplicate = core.store.objects[6]
+    assert duplicate.requires_grad and duplicate.is_leaf and duplicate.grad is not original.grad
+    assert duplicate.__dict__["_tags"] == {"#a"} and duplicate.__dict__["_description"] == "text"
     ask(core, Annotate(1, 6, ("#b",)))
     assert original.__dict__["_tags"] == {"#a"}
     with torch.no_grad():
         original += 1
         original.grad += 1
-    assert twin.tolist() == [1, 2] and twin.grad.tolist() == [1, 1]
+    assert duplicate.tolist() == [1, 2] and duplicate.grad.tolist() == [1, 1]
     assert isinstance(error_in(ask(core, Duplicate(1, 5, 6))), ObjectIdTaken)
     assert isinstance(error_in(ask(core, Duplicate(1, 404, 7))), ObjectNotFound)
 
@@ -117,9 +117,9 @@ def test_a_copy_is_a_parameter_if_the_original_is() -> None:
 
 def test_a_copy_of_a_wrapped_parameter_is_one(worker: sy.VirtualWorker) -> None:
     model = torch.nn.Linear(2, 1).fix_precision().send(worker)
-    twin = model.weight.copy()
-    assert isinstance(twin, torch.nn.Parameter)
-    assert isinstance(twin.get(), torch.nn.Parameter)
+    duplicate = model.weight.copy()
+    assert isinstance(duplicate, torch.nn.Parameter)
+    assert isinstance(duplicate.get(), torch.nn.Parameter)
 
 
 def test_search_finds_what_carries_every_word(worker: sy.VirtualWorker) -> None:
@@ -255,14 +255,14 @@ def test_a_move_waits_for_nothing_that_still_writes(
     for early in (lambda: x.get(), lambda: x.tolist()):
         with pytest.raises(ObjectNotReady):
             early()
-    twin = x.copy()
+    duplicate = x.copy()
     moved = x.move(alice)
     later = moved + 1
     assert moved.location is alice and not (moved.child.handle.done() or later.child.handle.done())
     kept = torch.ones(2).send(worker, id=promise.id_at_location)
     assert later.get().tolist() == [3, 3]
     assert moved.child.handle.exception() is None and moved.child.handle.done()
-    assert (moved.get().tolist(), twin.get().tolist()) == ([2, 2], [2, 2])
+    assert (moved.get().tolist(), duplicate.get().tolist()) == ([2, 2], [2, 2])
     del kept
 
 

@@ -20,9 +20,9 @@ from syft.program.program import Action, Slot
 from syft.exceptions import (
     LimitExceeded,
     MalformedMessage,
-    NotSendable,
     MaterialError,
     MaterialUsed,
+    NotSendable,
     NotShareable,
     ObjectIdTaken,
     ObjectNotFound,
@@ -457,7 +457,7 @@ def test_sessions_that_cannot_be(hook: sy.TorchHook, names: tuple[str, ...]) -> 
     assert client.session not in inspect(alice).objects
 
 
-def test_the_card_of_a_session_tells_its_counter_and_its_stock(pair: Client) -> None:
+def test_the_summary_of_a_session_tells_its_counter_and_its_stock(pair: Client) -> None:
     x, y = pair.share(X, Y)
     alice, bob = pair.parties
     execution, program = new_execution(), product_program((5,))
@@ -466,20 +466,20 @@ def test_the_card_of_a_session_tells_its_counter_and_its_stock(pair: Client) -> 
     nothing: list[Any] = [()] * 3
     wait(pair.start(CollectiveCode.DEAL, pair.everybody, dealing, nothing, execution))
     sy.synchronize()
-    cards = {
+    summaries = {
         place.id: pair.caller.connection_to(place).ask(Describe, pair.session)[3]
         for place in pair.everybody
     }
-    assert cards["alice"] == (("alice", "bob"), 0, 1, None, 0)
-    assert cards["dealer"] == (("alice", "bob"), 2, 9, None, 0)
-    names, rank, counter, cause, stock = cards["bob"]
+    assert summaries["alice"] == (("alice", "bob"), 0, 1, None, 0)
+    assert summaries["dealer"] == (("alice", "bob"), 2, 9, None, 0)
+    names, rank, counter, cause, stock = summaries["bob"]
     assert (names, rank, counter, cause) == (("alice", "bob"), 1, 1, None) and stock >= 40
     made = new_id(), new_id()
     args: list[Any] = [(here, 9, program, Reference(x), Reference(y))] * 2 + [None]
     wait(pair.start(CollectiveCode.SHARES, pair.everybody, args, [made, made, ()], execution))
     assert torch.equal(pair.value(made[0]), X * Y)
-    card = pair.caller.connection_to(bob).ask(Describe, pair.session)[3]
-    assert card == (("alice", "bob"), 1, 9, None, 0)
+    summary = pair.caller.connection_to(bob).ask(Describe, pair.session)[3]
+    assert summary == (("alice", "bob"), 1, 9, None, 0)
 
 
 def _deal(program: ShareProgram) -> tuple[Any, ...]:

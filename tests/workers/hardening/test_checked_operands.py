@@ -166,10 +166,10 @@ def test_sizes_from_values_by_hand() -> None:
         ("torch.linalg.eigvals", (torch.eye(2),), (NO_PLACE[0, :2, :2, 0],)),
     ],
 )
-def test_private_operands_are_forecast_as_good_and_checked_when_they_run(
+def test_private_operands_are_predicted_as_good_and_checked_when_they_run(
     name: str, good: Any, bad: Any
 ) -> None:
-    """The check reads values, which a forecast does not have; its failure is sealed."""
+    """The check reads values, which a prediction does not have; its failure is sealed."""
     function, private = both(name)[0], Guard(frozenset({"ann"}))
     results = [
         run_guarded(function, [*args], {}, 0, private, [], "bob", None) for args in (good, bad)

@@ -18,11 +18,11 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.labels.cell import (
     SealedCell,
     annotate,
-    card_of,
     guard_of,
     kind_of,
     opened_for,
     sealed,
+    summary_of,
 )
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect, travelling_guard_of
@@ -44,9 +44,9 @@ def _careless(guard: Guard) -> bool:
 def copies_the_gradient(call: Call, message: Any) -> Any:
     """A copy asks the guard of the gradient's object, and not of its memory."""
     gradient = call.stored(message.id).grad
-    twin = gradient.detach().clone()
-    protect(twin, gradient.__dict__.get("_guard"))
-    call.core.store.put(6, twin)
+    duplicate = gradient.detach().clone()
+    protect(duplicate, gradient.__dict__.get("_guard"))
+    call.core.store.put(6, duplicate)
     return call.tell(pack(True, Packer()), _careless)
 
 
@@ -172,7 +172,7 @@ def test_a_cell_tells_its_public_form_and_no_more() -> None:
     protect(y, HIDDEN)
     cell = sealed(x)
     annotate(cell, ["#a"], "two")
-    assert card_of(cell) == (["#a"], "two", (2,)) and card_of(sealed(y))[2] is None
+    assert summary_of(cell) == (["#a"], "two", (2,)) and summary_of(sealed(y))[2] is None
     assert kind_of(cell) is torch.Tensor and guard_of(cell) == ANN
     assert [name for name in dir(cell) if not name.startswith("_")] == []
 
@@ -214,8 +214,8 @@ def test_a_copy_of_a_cell_is_as_private_with_its_gradient() -> None:
     core.store.put(5, x)
     core.guard()
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
-    twin = opened_for(core.store.read(6), "ann", "bob")
-    assert full_guard_of(twin) is None and full_guard_of(twin.grad) == ANN
+    duplicate = opened_for(core.store.read(6), "ann", "bob")
+    assert full_guard_of(duplicate) is None and full_guard_of(duplicate.grad) == ANN
 
 
 @pytest.mark.parametrize(

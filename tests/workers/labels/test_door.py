@@ -21,19 +21,19 @@ OBJECTS = {
     "workers/core/owners.py": "reads and writes whose the memory of an object is",
     "workers/core/stored_tensors.py": "puts successors in the place of moved tensors",
     "workers/core/tag_index.py": "reads tags, by which objects are found",
-    "workers/handlers/commands.py": "runs what was foreseen; the hot path",
-    "workers/handlers/running.py": "runs what was foreseen; the hot path",
+    "workers/handlers/commands.py": "runs what was predicted; the hot path",
+    "workers/handlers/running.py": "runs what was predicted; the hot path",
     "workers/shells/virtual.py": "shows the owner of the worker all objects",
 }
 """The modules besides the store that use its table of objects."""
 
 
 OPENERS = {
-    "workers/core/pipeline.py": "opens what may leave, and what runs as it was foreseen",
-    "workers/handlers/commands.py": "runs what was foreseen",
+    "workers/core/pipeline.py": "opens what may leave, and what runs as it was predicted",
+    "workers/handlers/commands.py": "runs what was predicted",
     "workers/execution/leaving.py": "copies with labels, and finds the leaves that graphs end at",
     "tensors/remote_link.py": "takes what has come home to the worker of the user's program",
-    "plans/remote/plan_call.py": "finds a plan, whose state goes to what runs as it was foreseen",
+    "plans/remote/plan_call.py": "finds a plan, whose state goes to what runs as it was predicted",
 }
 """The modules that open what is stored and ask nobody, besides the cell and the store."""
 

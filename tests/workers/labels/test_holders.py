@@ -53,7 +53,7 @@ class Pair(Holder):
     def duplicate(self) -> Pair:
         return Pair(*(part.clone() for part in self.parts))
 
-    def card(self) -> Any:
+    def summary(self) -> Any:
         return "a pair"
 
     def admit(self, worker: str, allow_plans: bool) -> None:
@@ -87,9 +87,9 @@ def test_it_is_held_found_described_and_copied() -> None:
     assert core.store.charges.guarded
     assert ask(core, Annotate(1, 5, ("#more",), "two")) == Done(1)
     assert pair.tags == {"#pair", "#more"} and pair.description == "two"
-    card = (["#more", "#pair"], "two", None, "a pair")
-    assert value_in(core, Describe(1, 5)) == card
-    assert value_in(core, Search(1, ("#pair",))) == [(5, *card)]
+    summary = (["#more", "#pair"], "two", None, "a pair")
+    assert value_in(core, Describe(1, 5)) == summary
+    assert value_in(core, Search(1, ("#pair",))) == [(5, *summary)]
     assert ask(core, Duplicate(1, 5, 6)) == Done(1)
     assert full_guard_of(core.store.open(6)) == BEA
     assert type(ask(core, command("torch.Tensor.neg", ref(5), out=7))).__name__ == "Failure"

@@ -10,7 +10,7 @@ import torch
 
 import syft as sy
 from syft.exceptions import ObjectNotFound, PermissionDenied, UnusableSetting
-from syft.workers.labels.claim import writers_of
+from syft.workers.labels.origin import writers_of
 
 
 def two(start: float = 0.0) -> sy.BaseDataset:

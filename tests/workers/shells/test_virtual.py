@@ -14,10 +14,10 @@ from torch import nn
 import syft as sy
 from syft.exceptions import (
     NotSendable,
-    ProgramError,
-    UnusableSetting,
     ObjectNotFound,
+    ProgramError,
     UnknownWorker,
+    UnusableSetting,
     WorkerClosed,
     WorkerIdTaken,
 )
@@ -236,8 +236,10 @@ def test_a_plan_is_fetched_by_its_id_or_tag(
             me.fetch_plan(none, bob)
     with pytest.raises(ObjectNotFound, match="there is no plan of that id or tag"):
         me.fetch_plan(sy.Plan().id, bob)
-    twin = plan.send(bob)
-    with pytest.raises(ProgramError, match=f"several plans '#double': .*{twin.id_at_location}"):
+    duplicate = plan.send(bob)
+    with pytest.raises(
+        ProgramError, match=f"several plans '#double': .*{duplicate.id_at_location}"
+    ):
         me.fetch_plan("#double", bob)
 
 
@@ -257,9 +259,9 @@ def test_a_plan_is_found_by_the_id_of_what_was_sent(
     moved = newer.move(alice)
     assert [p.id_at_location for p in alice.search(plan.id)] == [moved.id_at_location]
     assert len(bob.search(plan.id)) == 1
-    twin = older.copy()
-    assert [p.id_at_location for p in bob.search(plan.id)][0] == twin.id_at_location
-    del older, twin
+    duplicate = older.copy()
+    assert [p.id_at_location for p in bob.search(plan.id)][0] == duplicate.id_at_location
+    del older, duplicate
     bob.collect()
     assert bob.search(plan.id) == []
 
@@ -446,12 +448,12 @@ def test_both_kinds_of_worker_compute_what_torch_computes(
 def test_both_kinds_of_worker_train(worker: sy.VirtualWorker) -> None:
     torch.manual_seed(0)
     model = torch.nn.Linear(2, 1)
-    twin = torch.nn.Linear(2, 1)
-    twin.load_state_dict(model.state_dict())
+    duplicate = torch.nn.Linear(2, 1)
+    duplicate.load_state_dict(model.state_dict())
     data, target = torch.randn(8, 2), torch.randn(8, 1)
     remote_data, remote_target = data.send(worker), target.send(worker)
-    twin.send(worker)
-    for here, x, y in ((model, data, target), (twin, remote_data, remote_target)):
+    duplicate.send(worker)
+    for here, x, y in ((model, data, target), (duplicate, remote_data, remote_target)):
         optimizer = torch.optim.SGD(here.parameters(), lr=0.1, momentum=0.9)
         for _ in range(3):
             optimizer.zero_grad()
@@ -459,9 +461,9 @@ def test_both_kinds_of_worker_train(worker: sy.VirtualWorker) -> None:
             optimizer.step()
         del optimizer
     gc.collect()  # the first SGD of a process leaves a reference cycle in torch
-    twin.get()
-    torch.testing.assert_close(twin.weight, model.weight)
-    torch.testing.assert_close(twin.bias, model.bias)
+    duplicate.get()
+    torch.testing.assert_close(duplicate.weight, model.weight)
+    torch.testing.assert_close(duplicate.bias, model.bias)
 
 
 def test_devices_are_kept(worker: sy.VirtualWorker, device: torch.device) -> None:

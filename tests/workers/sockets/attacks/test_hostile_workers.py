@@ -97,7 +97,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_PATIENCE", 0.2)
 
 
-def is_foreseen(error: Exception, connecting: bool) -> bool:
+def is_predicted(error: Exception, connecting: bool) -> bool:
     """Whether an error is one that a program must expect: of this library, one that the worker has
     raised, or what the program does with a value that is another than it thought."""
     if isinstance(error, SyftError) or (connecting and isinstance(error, OSError)):
@@ -112,7 +112,7 @@ def attempt(act: Callable[[], Any], seed: int, deeds: list[str], connecting: boo
     try:
         return act()
     except Exception as error:
-        assert is_foreseen(error, connecting), (seed, deeds, traceback.format_exception(error))
+        assert is_predicted(error, connecting), (seed, deeds, traceback.format_exception(error))
         return type(error)
 
 
@@ -202,8 +202,11 @@ SIZE, TAGS = (18, 2), (3, "#x")
 WRONG_ANSWERS: list[tuple[Callable[[Any], None], str, Any]] = [
     *((list_all, "Search", answer) for answer in (5, "x", (3, 5), (3, (3,)), (3, (3, "x")))),
     *((list_all, "Search", (3, (3, id, TAGS, None, SIZE))) for id in (-1, 2**63, True, None)),
-    *((look_for, "Search", (3, (3, 5, *card))) for card in ((), (TAGS,), (TAGS, None, 5))),
-    *((look_for, "Search", (3, (3, 5, *card))) for card in ((5, None, SIZE), (TAGS, 5, SIZE))),
+    *((look_for, "Search", (3, (3, 5, *summary))) for summary in ((), (TAGS,), (TAGS, None, 5))),
+    *(
+        (look_for, "Search", (3, (3, 5, *summary)))
+        for summary in ((5, None, SIZE), (TAGS, 5, SIZE))
+    ),
     (look_for, "Search", (3, (3, 5, (3, 7), None, SIZE))),
     (look_for, "Search", (3, (3, 5, TAGS, None, SIZE, 5))),
     (look_for, "Search", (3, (3, 5, TAGS, None, SIZE, 5, 6))),

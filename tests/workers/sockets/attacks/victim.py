@@ -33,7 +33,7 @@ def serve(settings: dict[str, Any]) -> None:
 
     import syft as sy
     from syft.serde.limits import Limits
-    from syft.workers.labels.claim import set_writers
+    from syft.workers.labels.origin import set_writers
 
     level = settings.pop("log", "INFO")
     logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(message)s")

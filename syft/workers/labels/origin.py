@@ -51,21 +51,21 @@ def writers_of(value: object) -> frozenset[str]:
     return named
 
 
-class Claim:
+class ObjectOrigin:
     """Where one object comes from; it never changes.
 
     ``owner`` is the user whose it is, or the name of a caller without a user; None stands for the
     owner of the worker.  ``name`` is that of the caller that brought it.  ``writers`` are the
     others who may change it.  Only the connection ``session`` may ask for its gradients.  An object
-    that is ``held`` outlives its pointers.  ``behind`` is the origin of what it stands for, if that
-    lies where this worker cannot see whether it is the same memory.
+    that is ``held`` outlives its pointers.  ``backing`` is the origin of what it stands for, if
+    that lies where this worker cannot see whether it is the same memory.
 
-    >>> origin = Claim("ann", "me", ("bea",))
+    >>> origin = ObjectOrigin("ann", "me", ("bea",))
     >>> [origin.admits(user) for user in ("ann", "bea", "eve", None)]
     [True, True, False, True]
     """
 
-    __slots__ = ("owner", "name", "writers", "session", "held", "behind")
+    __slots__ = ("owner", "name", "writers", "session", "held", "backing")
 
     def __init__(
         self,
@@ -74,17 +74,17 @@ class Claim:
         writers: Iterable[str] = (),
         session: object = None,
         held: bool = False,
-        behind: Claim | None = None,
+        backing: ObjectOrigin | None = None,
     ) -> None:
         self.owner, self.name = owner, name
         self.writers = frozenset(writers)
-        self.session, self.held, self.behind = session, held, behind
+        self.session, self.held, self.backing = session, held, backing
 
     def admits(self, identity: str | None) -> bool:
         """Whether a user, or a caller without one, may change the object; None is the owner of the
         worker.
 
-        >>> Claim("ann", "me").admits(None), Claim(None, "bob").admits("ann")
+        >>> ObjectOrigin("ann", "me").admits(None), ObjectOrigin(None, "bob").admits("ann")
         (True, False)
         """
         return identity is None or identity == self.owner or identity in self.writers
@@ -92,7 +92,7 @@ class Claim:
     def names(self) -> list[str]:
         """Those who may change it, for a worker to which it is moved.
 
-        >>> Claim("ann", "me", ("bea",)).names(), Claim(None, "bob").names()
+        >>> ObjectOrigin("ann", "me", ("bea",)).names(), ObjectOrigin(None, "bob").names()
         (['ann', 'bea', 'me'], ['bob'])
         """
         names = {self.name, *self.writers}
@@ -100,11 +100,11 @@ class Claim:
             names.add(self.owner)
         return sorted(names)
 
-    def with_writers(self, names: Iterable[str]) -> Claim:
+    def with_writers(self, names: Iterable[str]) -> ObjectOrigin:
         """The same with more who may change the object.
 
-        >>> Claim("ann", "me").with_writers(["bea"]).admits("bea")
+        >>> ObjectOrigin("ann", "me").with_writers(["bea"]).admits("bea")
         True
         """
         writers = self.writers.union(names)
-        return Claim(self.owner, self.name, writers, self.session, self.held, self.behind)
+        return ObjectOrigin(self.owner, self.name, writers, self.session, self.held, self.backing)

@@ -12,24 +12,24 @@ from syft.ops.table import name_of
 from syft.workers.labels.memory_labels import combined
 
 
-def foreseen_failure(kind: type[Exception], *args: str) -> Exception:
+def predicted_failure(kind: type[Exception], *args: str) -> Exception:
     """An error that a command raises whatever the values are, so that everybody may see it.
 
-    >>> is_foreseen(foreseen_failure(ValueError, "a wrong shape")), is_foreseen(ValueError())
+    >>> is_predicted(predicted_failure(ValueError, "a wrong shape")), is_predicted(ValueError())
     (True, False)
     """
     error = kind(*args)
-    error.__dict__["foreseen"] = True
+    error.__dict__["predicted"] = True
     return error
 
 
-def is_foreseen(error: Exception) -> bool:
-    """Whether an error was made by :func:`foreseen_failure`.
+def is_predicted(error: Exception) -> bool:
+    """Whether an error was made by :func:`predicted_failure`.
 
-    >>> is_foreseen(IndexError("1234 is out of range"))
+    >>> is_predicted(IndexError("1234 is out of range"))
     False
     """
-    return "foreseen" in error.__dict__
+    return "predicted" in error.__dict__
 
 
 def refusal(

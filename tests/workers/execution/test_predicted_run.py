@@ -1,4 +1,4 @@
-"""Private commands that run as their forecasts say, whatever the values are."""
+"""Private commands that run as their predictions say, whatever the values are."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 
 from syft.ops.evaluate import _look, evaluate
 from syft.ops.outcome import Made, Outcome, Verdict
-from syft.workers.execution.foreseen import run_foreseen
-from syft.workers.execution.hidden_shapes import hidden_forecast
+from syft.workers.execution.hidden_shapes import hidden_prediction
 from syft.workers.execution.moved_memory import NoHoldings
+from syft.workers.execution.predicted_run import run_predicted
 from syft.workers.execution.public_sizes import note_sizes
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
@@ -25,9 +25,9 @@ def private(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def run(function: Any, *args: Any, like: Any = None, guard: Guard = ANN, **kwargs: Any) -> Any:
-    """Run a call by its forecast, or by that of ``like``."""
-    forecast = evaluate(like or function, args, kwargs)
-    return run_foreseen(function, args, kwargs, forecast, guard, NoHoldings())
+    """Run a call by its prediction, or by that of ``like``."""
+    prediction = evaluate(like or function, args, kwargs)
+    return run_predicted(function, args, kwargs, prediction, guard, NoHoldings())
 
 
 def error_of(tensor: torch.Tensor) -> Exception | None:
@@ -89,12 +89,12 @@ def test_a_view_that_follows_from_values_is_a_private_copy() -> None:
 
     public, secret = torch.arange(3.0), private(torch.tensor(2))
     made = Made((1,), (1,), torch.float32, public.device, False, (), 0, 12, (1,))
-    forecast = Outcome(Verdict.RUNS, made)
-    result = run_foreseen(picked, (public, secret), {}, forecast, ANN, NoHoldings())
+    prediction = Outcome(Verdict.RUNS, made)
+    result = run_predicted(picked, (public, secret), {}, prediction, ANN, NoHoldings())
     assert result.tolist() == [2] and error_of(result) is None and full_guard_of(public) is None
 
 
-def test_what_fails_leaves_zeros_as_they_were_forecast() -> None:
+def test_what_fails_leaves_zeros_as_they_were_predicted() -> None:
     index = private(torch.tensor([5]))
     table = torch.ones(3, 2, requires_grad=True)
     result = run(torch.nn.functional.embedding, index, table)
@@ -117,7 +117,7 @@ def test_what_is_resized_looks_the_same_if_that_failed(size: int) -> None:
     assert looks[0] == looks[1]
 
 
-def test_what_is_written_has_the_strides_of_the_forecast() -> None:
+def test_what_is_written_has_the_strides_of_the_prediction() -> None:
     out, x = private(torch.zeros(0)), private(torch.arange(6.0).view(2, 3))
     result = run(lambda x, out: torch.add(x.t(), 0, out=out), x, out, like=in_rows)
     assert result is out and out.stride() == (2, 1) and out.tolist() == [[0, 3], [1, 4], [2, 5]]
@@ -159,19 +159,19 @@ def test_several_results_fail_together() -> None:
         lambda x, dim: 3,
     ],
 )
-def test_a_result_that_was_not_foreseen_is_none(wrong: Any) -> None:
+def test_a_result_that_was_not_predicted_is_none(wrong: Any) -> None:
     result = run(wrong, private(torch.ones(2, 3)), 1, like=torch.sum)
-    assert result.tolist() == [0, 0] and type(error_of(result)).__name__ == "Unforeseen"
+    assert result.tolist() == [0, 0] and type(error_of(result)).__name__ == "Unpredicted"
 
 
-def test_an_input_or_none_that_was_not_foreseen() -> None:
+def test_an_input_or_none_that_was_not_predicted() -> None:
     x = private(torch.ones(2))
     result = run(lambda x: x.clone(), x, like=lambda x: x.requires_grad_(False))
-    assert result is x and type(error_of(x)).__name__ == "Unforeseen"
+    assert result is x and type(error_of(x)).__name__ == "Unpredicted"
     assert run(lambda x: x, private(torch.ones(2)), like=lambda x: None) is None
 
 
-def test_results_are_laid_out_as_foreseen() -> None:
+def test_results_are_laid_out_as_predicted() -> None:
     x = private(torch.arange(6.0).view(2, 3))
     result = run(lambda x: (x + 1).t().contiguous().t(), x, like=lambda x: x + 1)
     assert result.stride() == (3, 1) and result.tolist() == [[1, 2, 3], [4, 5, 6]]
@@ -215,10 +215,10 @@ def test_what_would_have_got_another_shape_gets_it() -> None:
     assert leaf.requires_grad and leaf.is_leaf
 
 
-def test_a_write_that_was_not_foreseen_is_a_failure() -> None:
+def test_a_write_that_was_not_predicted_is_a_failure() -> None:
     target = private(torch.ones(2, 3))
     run(lambda x: x, target, like=torch.Tensor.t_)
-    assert target.shape == (3, 2) and type(error_of(target)).__name__ == "Unforeseen"
+    assert target.shape == (3, 2) and type(error_of(target)).__name__ == "Unpredicted"
 
 
 def test_what_is_written_with_a_hidden_shape_gets_its_number_of_dimensions() -> None:
@@ -227,24 +227,24 @@ def test_what_is_written_with_a_hidden_shape_gets_its_number_of_dimensions() -> 
     for tensor in (x, out):
         protect(tensor, hidden)
     call = (x, 1), {"out": out}
-    forecast = hidden_forecast(torch.add, *call)
+    prediction = hidden_prediction(torch.add, *call)
 
     def add(x: torch.Tensor, one: int, out: torch.Tensor) -> torch.Tensor:
         raise ValueError
 
-    result = run_foreseen(add, *call, forecast, hidden, NoHoldings())
+    result = run_predicted(add, *call, prediction, hidden, NoHoldings())
     assert result is out and out.ndim == 1 and type(error_of(out)) is ValueError
 
 
-def test_a_copy_where_a_view_was_foreseen_is_no_result() -> None:
+def test_a_copy_where_a_view_was_predicted_is_no_result() -> None:
     hidden, guard = torch.ones(3), Guard(frozenset({"ann"}), shape_hidden=True)
     protect(hidden, guard)
     note_sizes(hidden, (7,))
-    forecast = hidden_forecast(torch.Tensor.unsqueeze, [hidden, 0], {})
+    prediction = hidden_prediction(torch.Tensor.unsqueeze, [hidden, 0], {})
 
     def copied(x: torch.Tensor, dim: int) -> torch.Tensor:
         return x.unsqueeze(dim).clone()
 
-    found = run_foreseen(copied, [hidden, 0], {}, forecast, guard, NoHoldings())
+    found = run_predicted(copied, [hidden, 0], {}, prediction, guard, NoHoldings())
     assert "in memory of its own instead of a view" in str(error_of(found))
     assert hidden.tolist() == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""What forecasts say of every operator of torch's own database is what the operator does."""
+"""What predictions say of every operator of torch's own database is what the operator does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from syft.ops.evaluate import _look, evaluate
 from syft.ops.nested import leaves, replace, tensors_in
 from syft.ops.outcome import Made, Outcome, Verdict
-from syft.workers.execution.foreseen import _check_writes, _fitted, _Labels, _stand_ins
+from syft.workers.execution.predicted_run import _Labels, _check_writes, _fitted, _stand_ins
 from syft.workers.labels.guards import Guard
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
 from tests.torch_suite.known_failures import parameters
@@ -36,7 +36,7 @@ NOT_RUN: dict[Verdict, frozenset[str]] = {
     Verdict.UNKNOWN: frozenset("geqrf histogram histogramdd to_sparse".split()),
     Verdict.FAILS: frozenset(),
 }
-"""The operators of which some calls that succeed are forecast to do something else than to run."""
+"""The operators of which some calls that succeed are predicted to do something else than to run."""
 
 FORWARD = [(case.name, case) for case in OP_CASES]
 BACKWARD = [(case.name, case) for case in GRADIENT_CASES]
@@ -55,12 +55,12 @@ def content(tensor: torch.Tensor) -> bytes:
     return plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
 
 
-def looks(result: Any, forecast: Outcome, inputs: list[torch.Tensor]) -> list[Any]:
-    """All that later forecasts depend on, of the new results of a call and of what it changed."""
+def looks(result: Any, prediction: Outcome, inputs: list[torch.Tensor]) -> list[Any]:
+    """All that later predictions depend on, of the new results of a call and of what it changed."""
     memories: dict[int, int] = {}
-    places = [place for place, _ in forecast.changed]
+    places = [place for place, _ in prediction.changed]
     found = [_look(inputs[place], memories) for place in places]
-    for leaf, expected in zip(leaves(result), leaves(forecast.result), strict=True):
+    for leaf, expected in zip(leaves(result), leaves(prediction.result), strict=True):
         if type(expected) is Made and not expected.shares:
             found.append(_look(leaf, memories))
     return found
@@ -75,42 +75,42 @@ def check(case: Case, requires_grad: bool) -> None:
             continue
         as_given = [own(tensor) for tensor in inputs]
         before = [(tensor.shape, content(tensor)) for tensor in inputs]
-        forecast = evaluate(case.op.op, args, kwargs)
+        prediction = evaluate(case.op.op, args, kwargs)
         assert [(tensor.shape, content(tensor)) for tensor in inputs] == before
-        assert evaluate(case.op.op, args, kwargs).verdict is forecast.verdict
+        assert evaluate(case.op.op, args, kwargs).verdict is prediction.verdict
         seed()
         stream = torch.default_generator.get_state()
         try:
             result = case.op.op(*args, **kwargs)
         except Exception:
             continue  # with these values, or with any
-        if forecast.verdict is not Verdict.RUNS:
-            assert case.op.name in NOT_RUN[forecast.verdict]
+        if prediction.verdict is not Verdict.RUNS:
+            assert case.op.name in NOT_RUN[prediction.verdict]
             continue
-        result = _fitted(result, forecast, inputs)
-        _check_writes(forecast, inputs)
-        failed = _stand_ins(forecast, as_given, _Labels(Guard(frozenset()), False))
-        assert looks(result, forecast, inputs) == looks(failed, forecast, as_given)
+        result = _fitted(result, prediction, inputs)
+        _check_writes(prediction, inputs)
+        failed = _stand_ins(prediction, as_given, _Labels(Guard(frozenset()), False))
+        assert looks(result, prediction, inputs) == looks(failed, prediction, as_given)
         now = [(tensor.shape, content(tensor)) for tensor in inputs]
         written = {place for place, pair in enumerate(zip(before, now)) if pair[0] != pair[1]}
-        assert written <= set(forecast.writes)
-        assert forecast.draws or torch.equal(stream, torch.default_generator.get_state())
+        assert written <= set(prediction.writes)
+        assert prediction.draws or torch.equal(stream, torch.default_generator.get_state())
 
 
-@pytest.mark.parametrize("case", parameters("forecast", FORWARD))
-def test_a_forecast_is_what_happens(case: Case) -> None:
+@pytest.mark.parametrize("case", parameters("prediction", FORWARD))
+def test_a_prediction_is_what_happens(case: Case) -> None:
     check(case, requires_grad=False)
 
 
-@pytest.mark.parametrize("case", parameters("forecast-gradient", BACKWARD))
-def test_a_forecast_with_gradients_is_what_happens(case: Case) -> None:
+@pytest.mark.parametrize("case", parameters("prediction-gradient", BACKWARD))
+def test_a_prediction_with_gradients_is_what_happens(case: Case) -> None:
     check(case, requires_grad=True)
 
 
 def test_what_is_checked_can_fail() -> None:
-    """A forecast of another call fits none of the results."""
+    """A prediction of another call fits none of the results."""
     x = torch.ones(2, 3)
-    forecast = evaluate(torch.sum, (x, 0), {})
-    assert type(forecast) is Outcome
+    prediction = evaluate(torch.sum, (x, 0), {})
+    assert type(prediction) is Outcome
     with pytest.raises(Exception, match="another shape"):
-        _fitted(torch.sum(x, 1), forecast, [x])
+        _fitted(torch.sum(x, 1), prediction, [x])

@@ -1,6 +1,6 @@
-"""Running a private command for a user who may not see its values, so that he sees its forecast.
+"""Running a private command for a user who may not see its values, so that he sees its prediction.
 
-Whatever the values are, the user sees the same: the results have the shapes of the forecast, what
+Whatever the values are, the user sees the same: the results have the shapes of the prediction, what
 is written becomes private before it is written, and a failure that comes of values is sealed: the
 results are zeros, and their guard holds the error for those who may read them.  Random numbers come
 from a seed of their own, so the streams that public commands draw from do not tell what a private
@@ -27,31 +27,31 @@ from syft.torch_private import graph_start
 from syft.workers.execution.moved_memory import Holdings, Moves, NoHoldings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy, reaching
 from syft.workers.execution.public_sizes import hides_shape, note_growth, note_sizes
-from syft.workers.hardening.unwritten import clear_behind
+from syft.workers.hardening.unwritten import clear_beyond
 from syft.workers.labels.guards import Guard, without_frames
 from syft.workers.labels.memory_labels import full_guard_of, note, protect
 from syft.workers.labels.walk import by_address, lies_in
 
 
-class Unforeseen(Exception):
-    """A result that is not as the forecast has it."""
+class Unpredicted(Exception):
+    """A result that is not as the prediction has it."""
 
 
-def run_foreseen(
+def run_predicted(
     function: Function,
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    forecast: Outcome,
+    prediction: Outcome,
     guard: Guard,
     holdings: Holdings,
     admitted: bool = False,
     decided: bool = False,
 ) -> Any:
-    """Call ``function`` on strided tensors guarded by ``guard``; returns results of the forecast's
+    """Call ``function`` on strided tensors guarded by ``guard``; returns results of predicted
     shapes, guarded and perhaps sealed.
 
-    If the guard hides the shape, what has only public sizes by the forecast gets one that does not,
-    unless a private value has ``decided`` that there is this command.
+    If the guard hides the shape, what has only public sizes by the prediction gets one that does
+    not, unless a private value has ``decided`` that there is this command.
 
     What is written is moved to private memory first, if it is not there: ``holdings`` are told.  A
     failure is raised if the caller is ``admitted`` to the values.  Raises
@@ -61,39 +61,39 @@ def run_foreseen(
     >>> from syft.workers.execution.moved_memory import NoHoldings
     >>> x, index = torch.ones(2), torch.tensor([7])
     >>> call = torch.take, (x, index), {}
-    >>> result = run_foreseen(*call, evaluate(*call), Guard(frozenset()), NoHoldings())
+    >>> result = run_predicted(*call, evaluate(*call), Guard(frozenset()), NoHoldings())
     >>> result, type(full_guard_of(result).error)
     (tensor([0.]), <class 'IndexError'>)
     """
     inputs = tensors_in(args, kwargs)
     labels = _Labels(guard, decided)
-    if forecast.writes:
-        args, kwargs = labels.moved(inputs, forecast, holdings).within((args, kwargs))
+    if prediction.writes:
+        args, kwargs = labels.moved(inputs, prediction, holdings).within((args, kwargs))
         if flags_of(function) & (JOINS | SETS_GRADIENT) == JOINS:  # memory, and not an attribute
             args = _apart(args, guard)
         inputs = tensors_in(args, kwargs)
     if admitted:
         guard.check_open()
-    written = list(map(inputs.__getitem__, forecast.writes))
-    views = _views_of_lower(function, args, kwargs, forecast, labels)
+    written = list(map(inputs.__getitem__, prediction.writes))
+    views = _views_of_lower(function, args, kwargs, prediction, labels)
     result, error = None, guard.error
-    run = call_drawing if forecast.draws else calling
+    run = call_drawing if prediction.draws else calling
     starts = _starts(inputs) if guard.shape_hidden else None
     try:
         result = run(function, args, kwargs)
         if starts is not None:
-            _check_graphs(result, forecast, inputs, starts)
-        result = _fitted(result, forecast, inputs)
-        _check_writes(forecast, inputs)
+            _check_graphs(result, prediction, inputs, starts)
+        result = _fitted(result, prediction, inputs)
+        _check_writes(prediction, inputs)
         result = apart_from_lower(result, inputs, guard, written)
     except Exception as failure:
         if admitted:
             raise
         error = error or without_frames(failure)
         labels = changed(labels, guard=guard.sealed(error))
-        result = _stand_ins(forecast, inputs, labels)
+        result = _stand_ins(prediction, inputs, labels)
         result = apart_from_lower(result, inputs, labels.guard, written)
-    return _with_views(_guarded(result, inputs, labels, forecast), views)
+    return _with_views(_guarded(result, inputs, labels, prediction), views)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,24 +116,26 @@ class _Labels:
         hides = self.guard.shape_hidden and not self.decided
         return changed(self.guard, shape_hidden=False) if hides else self.guard
 
-    def of_written(self, forecast: Outcome, inputs: Sequence[torch.Tensor]) -> list[Guard]:
-        """The guards of what is written, in the order in which the forecast has that."""
+    def of_written(self, prediction: Outcome, inputs: Sequence[torch.Tensor]) -> list[Guard]:
+        """The guards of what is written, in the order in which the prediction has that."""
         if not self.guard.shape_hidden:
-            return [self.guard] * len(forecast.writes)
-        hidden = {place for place, made in forecast.changed if made.nbytes < 0}
-        hidden.update(place for place in forecast.writes if hides_shape(inputs[place]))
+            return [self.guard] * len(prediction.writes)
+        hidden = {place for place, made in prediction.changed if made.nbytes < 0}
+        hidden.update(place for place in prediction.writes if hides_shape(inputs[place]))
         there = _memories(inputs[place] for place in hidden)
         return [
             self.guard if _memory(inputs[place]) in there else self._open
-            for place in forecast.writes
+            for place in prediction.writes
         ]
 
-    def moved(self, inputs: Sequence[torch.Tensor], forecast: Outcome, holdings: Holdings) -> Moves:
+    def moved(
+        self, inputs: Sequence[torch.Tensor], prediction: Outcome, holdings: Holdings
+    ) -> Moves:
         """Move what is written to memory of its guard, if it is not there."""
         moves = Moves()
-        guards = self.of_written(forecast, inputs)
+        guards = self.of_written(prediction, inputs)
         for guard in dict.fromkeys(guards):
-            pairs = zip(forecast.writes, guards, strict=True)
+            pairs = zip(prediction.writes, guards, strict=True)
             targets = [inputs[place] for place, its in pairs if its is guard or its == guard]
             moves.update(move_written(targets, guard, holdings))
         return moves
@@ -181,9 +183,9 @@ def with_own_streams(
     command does, which seeds the stream of this command.  Where it may follow from private values
     that there is a command at all, the seed is the system's.
 
-    >>> given = torch.Generator().manual_seed(5); twin = torch.Generator().manual_seed(5)
+    >>> given, other = (torch.Generator().manual_seed(5) for _ in range(2))
     >>> (_, own), _ = with_own_streams([torch.ones(2), given], {}, Guard(frozenset()))
-    >>> own is given, torch.randint(2**63 - 1, (), generator=twin).item() == own.initial_seed()
+    >>> own is given, torch.randint(2**63 - 1, (), generator=other).item() == own.initial_seed()
     (False, True)
     """
     streams: dict[int, torch.Generator] = {}
@@ -209,12 +211,12 @@ def _seed(given: torch.Generator, guard: Guard) -> int:
 # ------------------------------------------------------------------------------------------ results
 
 
-def _fitted(result: Any, forecast: Outcome, inputs: Sequence[torch.Tensor]) -> Any:
-    """The results, brought to the strides of the forecast; raises :class:`Unforeseen`."""
-    expected = list(leaves(forecast.result))
+def _fitted(result: Any, prediction: Outcome, inputs: Sequence[torch.Tensor]) -> Any:
+    """The results, brought to the strides of the prediction; raises :class:`Unpredicted`."""
+    expected = list(leaves(prediction.result))
     found = list(leaves(result))
-    if len(found) != len(expected) or _container(result) is not _container(forecast.result):
-        raise Unforeseen(f"{len(found)} results instead of {len(expected)}")
+    if len(found) != len(expected) or _container(result) is not _container(prediction.result):
+        raise Unpredicted(f"{len(found)} results instead of {len(expected)}")
     fitted = iter([_fit(*pair, inputs) for pair in zip(found, expected, strict=True)])
     return replace(result, lambda leaf: next(fitted))
 
@@ -226,26 +228,26 @@ def _container(result: Any) -> type | None:
 def _fit(found: Any, expected: Any, inputs: Sequence[torch.Tensor]) -> Any:
     if type(expected) is Given:
         if found is not inputs[expected.place]:
-            raise Unforeseen("another tensor instead of an input")
+            raise Unpredicted("another tensor instead of an input")
     elif type(expected) is Made:
         if not isinstance(found, torch.Tensor) or not _is_like(found, expected):
-            raise Unforeseen("a result of another shape, dtype or layout")
+            raise Unpredicted("a result of another shape, dtype or layout")
         if any(found is one for one in inputs):  # what is noted of the result is not true of it
             found = found.view_as(found)
         return _laid_out(found, expected, _memory(found) in _memories(inputs))
     elif found is not None:
-        raise Unforeseen("a result instead of None")
+        raise Unpredicted("a result instead of None")
     return found
 
 
 def _laid_out(found: torch.Tensor, made: Made, shared: bool) -> torch.Tensor:
-    """A result in the memory and with the strides of the forecast, as far as that tells them."""
+    """A result in the memory and with the strides of the prediction, as far as that tells them."""
     if made.nbytes >= 0:
         as_is = made.shares or (is_as_made(found, made) and not shared)
         return found if as_is else plain_copy(found, made.stride)
     if made.shares:
         if not shared:
-            raise Unforeseen("a result in memory of its own instead of a view")
+            raise Unpredicted("a result in memory of its own instead of a view")
         return found
     if shared or not is_plain(found, found.numel() * found.itemsize):
         return plain_copy(found, torch.empty(found.shape, device="meta").stride())
@@ -263,8 +265,8 @@ def is_as_made(tensor: torch.Tensor, made: Made) -> bool:
 
 
 def has_shape(tensor: torch.Tensor, made: Made) -> bool:
-    """Whether a tensor has the shape of a forecast, as far as that is known, and is no larger than
-    it may be.
+    """Whether a tensor has the shape of a prediction, as far as that is known, and is no larger
+    than it may be.
 
     >>> kind = torch.float32, torch.device("cpu"), False, (), -1, -1
     >>> made = Made((-1, 3), (3, 1), *kind, (7, 3))
@@ -280,11 +282,11 @@ def has_shape(tensor: torch.Tensor, made: Made) -> bool:
     return all(two in (one, ANY) and one <= limit for one, two, limit in triples)
 
 
-def _check_writes(forecast: Outcome, inputs: Sequence[torch.Tensor]) -> None:
-    for place, made in forecast.changed:
+def _check_writes(prediction: Outcome, inputs: Sequence[torch.Tensor]) -> None:
+    for place, made in prediction.changed:
         tensor = inputs[place]
         if not _is_like(tensor, made):
-            raise Unforeseen("what was written has another shape or dtype")
+            raise Unpredicted("what was written has another shape or dtype")
         if tensor.stride() != made.stride and made.nbytes >= 0:
             values = tensor.detach().clone()
             _lay_out(tensor, made)
@@ -314,7 +316,7 @@ def _views_of_lower(
     function: Function,
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    forecast: Outcome,
+    prediction: Outcome,
     labels: _Labels,
 ) -> dict[int, torch.Tensor]:
     """The results, by number, that are an input of a lower guard or a view of one, and show nothing
@@ -324,10 +326,10 @@ def _views_of_lower(
     x.  They are made with zeros in the place of all other inputs, and are what ones make too.
     """
     inputs, guard = tensors_in(args, kwargs), labels.guard
-    expected = enumerate(leaves(forecast.result))
+    expected = enumerate(leaves(prediction.result))
     seen = {number: place for number, made in expected if (place := _seen_in(made)) >= 0}
     lower = {place for place in seen.values() if full_guard_of(inputs[place]) != guard}
-    if not lower or forecast.writes or forecast.draws or guard.shape_hidden or labels.decided:
+    if not lower or prediction.writes or prediction.draws or guard.shape_hidden or labels.decided:
         return {}
     views: dict[int, torch.Tensor] = {}
     for place in lower:
@@ -369,15 +371,15 @@ def _with_views(result: Any, views: dict[int, torch.Tensor]) -> Any:
 
 
 def _guarded(
-    result: Any, inputs: Sequence[torch.Tensor], labels: _Labels, forecast: Outcome
+    result: Any, inputs: Sequence[torch.Tensor], labels: _Labels, prediction: Outcome
 ) -> Any:
     """Guard the results, and note how large they are at most if that is not seen.
 
     That a view could not be made is an error of the view: what it is of can be read.
     """
     there = _memories(inputs)
-    expected = leaves(forecast.result)
-    written = dict(zip(forecast.writes, labels.of_written(forecast, inputs), strict=True))
+    expected = leaves(prediction.result)
+    written = dict(zip(prediction.writes, labels.of_written(prediction, inputs), strict=True))
 
     def guarded(leaf: torch.Tensor | None) -> torch.Tensor | None:
         made = next(expected)
@@ -389,7 +391,7 @@ def _guarded(
             _guard_made(leaf, made, labels.of(made), _memory(leaf) in there)
         return leaf
 
-    _note_changed(inputs, labels.guard, forecast)
+    _note_changed(inputs, labels.guard, prediction)
     return replace(result, guarded)
 
 
@@ -404,16 +406,16 @@ def _guard_made(leaf: torch.Tensor, made: Made, guard: Guard, view: bool) -> Non
             note(leaf.untyped_storage(), viewed=True)
 
 
-def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, forecast: Outcome) -> None:
+def _note_changed(inputs: Sequence[torch.Tensor], guard: Guard, prediction: Outcome) -> None:
     """Note how large the inputs are at most whose sizes a command has changed."""
     if not guard.shape_hidden:
         return
-    places = [place for place, _ in forecast.changed]
+    places = [place for place, _ in prediction.changed]
     joined = _memories(one for place, one in enumerate(inputs) if place not in places)
-    for place, made in forecast.changed:
+    for place, made in prediction.changed:
         if not hides_shape(inputs[place]):
             continue
-        if place not in forecast.grown or _memory(inputs[place]) in joined:
+        if place not in prediction.grown or _memory(inputs[place]) in joined:
             note_sizes(inputs[place], made.most, False, made.shape)
         else:
             note_growth(inputs[place], made.most, made.shape)
@@ -430,20 +432,20 @@ def _starts(inputs: Sequence[torch.Tensor]) -> dict[int, Any]:
 
 
 def _check_graphs(
-    result: Any, forecast: Outcome, inputs: Sequence[torch.Tensor], starts: dict[int, Any]
+    result: Any, prediction: Outcome, inputs: Sequence[torch.Tensor], starts: dict[int, Any]
 ) -> None:
-    """Raise :class:`Unforeseen` if the graph of a result leads to other inputs than foreseen.
+    """Raise :class:`Unpredicted` if the graph of a result leads to other inputs than predicted.
 
     What a backward pass leaves follows from it, and it might follow from a private size.
     """
-    found = zip(leaves(result), leaves(forecast.result), strict=False)
-    after = [(inputs[place], made) for place, made in forecast.changed]
+    found = zip(leaves(result), leaves(prediction.result), strict=False)
+    after = [(inputs[place], made) for place, made in prediction.changed]
     for tensor, made in (*found, *after):
         if type(made) is not Made or not isinstance(tensor, torch.Tensor) or tensor._is_view():
             continue
         expected = {starts[place] for place in made.reaches if place in starts}
         if not reached_starts(tensor, starts.values()) == expected:
-            raise Unforeseen("a result with another graph")
+            raise Unpredicted("a result with another graph")
 
 
 def _memory(tensor: torch.Tensor | None) -> int:
@@ -457,12 +459,12 @@ def _memories(tensors: Iterable[torch.Tensor]) -> set[int]:
 # ---------------------------------------------------------------------------------------- stand-ins
 
 
-def _stand_ins(forecast: Outcome, inputs: Sequence[torch.Tensor], labels: _Labels) -> Any:
+def _stand_ins(prediction: Outcome, inputs: Sequence[torch.Tensor], labels: _Labels) -> Any:
     """What stands for results that could not be computed; what was to be written is sealed."""
-    guards = labels.of_written(forecast, inputs)
-    for place, made in forecast.changed:
+    guards = labels.of_written(prediction, inputs)
+    for place, made in prediction.changed:
         _bring(inputs[place], made, inputs)
-    for place, guard in zip(forecast.writes, guards, strict=True):
+    for place, guard in zip(prediction.writes, guards, strict=True):
         protect(inputs[place], guard)
 
     def stand_in(expected: Made | Given | None) -> torch.Tensor | None:
@@ -473,7 +475,7 @@ def _stand_ins(forecast: Outcome, inputs: Sequence[torch.Tensor], labels: _Label
         made = cast(Made, expected)
         return _with_graph(made, inputs) if made.requires_grad else _zeros(made, inputs)
 
-    return replace(forecast.result, stand_in)
+    return replace(prediction.result, stand_in)
 
 
 def _zeros(made: Made, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -491,7 +493,7 @@ def _nothing_in(memory: torch.UntypedStorage, made: Made) -> torch.Tensor:
     sizes = (0,) * len(made.shape)
     if not sizes and memory.nbytes() < there.itemsize:
         memory.resize_(there.itemsize)
-        clear_behind(memory, 0)
+        clear_beyond(memory, 0)
     return there.set_(memory, 0, sizes, (1,) * len(sizes))
 
 
