@@ -110,12 +110,14 @@ class Board(Switchboard):
             if self._polls or line in self._reading:
                 self.monitor.wait(seconds)
                 return []
-            self._polls = True
-            held = self.monitor.leave()
             try:
-                return self.watched.wait(seconds, self._expects)
+                self._polls = True
+                held = self.monitor.leave()
+                try:
+                    return self.watched.wait(seconds, self._expects)
+                finally:
+                    self.monitor.enter_again(held)
             finally:
-                self.monitor.enter_again(held)
                 self._polls = False
                 self.monitor.notify()
         finally:

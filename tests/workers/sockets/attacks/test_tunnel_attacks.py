@@ -225,7 +225,7 @@ def test_tunnels_that_are_swapped(hook: sy.TorchHook, tap: Tap) -> None:
         line = next(line for line in here.board.lines if here.board.redialler.knows(line))
         (guest,) = here.reception.guests.values()
         near, _ = TunnelTo(here.board, guest.line, "alice").dial(10)
-        first, second = sorted(n for one, n in bob.board.relays._sides if one is bob.line)[:2]
+        first, second = sorted(n for one, n in bob.board.relays._ends if one is bob.line)[:2]
 
         def swap(relays: Relays, one: Line, frame: Frame) -> list[tuple[Line, Frame]]:
             number, data = read_sealed(frame)
