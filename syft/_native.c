@@ -44,7 +44,7 @@ KNOWN(DECLARE)
     X(Connection, _core) X(Connection, owner) X(Connection, _user) X(Connection, _seq)             \
     X(Facts, active) X(Facts, noted) X(Facts, _sent) X(Facts, _keys) X(Facts, _numbers)            \
     X(ObjectStore, objects) X(ObjectStore, promised) X(ObjectStore, origins)                       \
-    X(ObjectStore, charges) X(ObjectStore, tags) X(ObjectStore, _bills) X(ObjectStore, _gone)      \
+    X(ObjectStore, charges) X(ObjectStore, tags) X(ObjectStore, _charged) X(ObjectStore, _gone)      \
     X(Charges, flags) X(Charges, guarded) X(TagIndex, watched) X(TagIndex, noted) X(Peer, who)     \
     X(Peer, reads) X(Peer, dropped) X(Stats, messages_in) X(Stats, bytes_in) X(Stats, bytes_out)
 #define PLACE(kind, name) static Py_ssize_t kind##_##name;
@@ -60,7 +60,7 @@ NAMES(NAME)
 
 static PyObject *zero;
 static long long most_elements, most_tombstones;
-static int in_use;
+static int ready, in_use;
 
 /* ------------------------------------------------------------------------------- small steps */
 
@@ -262,7 +262,7 @@ static int is_unobserved(void) {
    than the table of objects knows of them; -1 with an error set. */
 static int drop(Place *place, Command *command) {
     PyObject *store = place->store, *tags = SLOT(store, ObjectStore, tags), *gone, *done;
-    if (!is_empty(SLOT(store, ObjectStore, _bills)) || !is_empty(SLOT(store, ObjectStore, origins))
+    if (!is_empty(SLOT(store, ObjectStore, _charged)) || !is_empty(SLOT(store, ObjectStore, origins))
         || !is_empty(SLOT(tags, TagIndex, noted))) {
         PyObject *ids = tuple_of(command->dropped, command->drops);
         done = ids ? PyObject_CallMethodObjArgs(store, s_drop_all, ids, place->reason, NULL) : NULL;
@@ -751,7 +751,7 @@ static PyTypeObject RouteType = {
 static PyObject *use(PyObject *self, PyObject *wanted) {
     int before = in_use, now = PyObject_IsTrue(wanted);
     if (now < 0) return NULL;
-    if (now && !numbers) {
+    if (now && !ready) {
         PyErr_SetString(PyExc_RuntimeError, "setup() was not called");
         return NULL;
     }
@@ -782,6 +782,7 @@ static int find_slot(PyObject *kind, const char *name, Py_ssize_t *place) {
 
 static PyObject *setup(PyObject *self, PyObject *args, PyObject *known) {
     PyObject *limits[2] = {NULL, NULL};
+    ready = in_use = 0;
     if (!PyArg_ParseTuple(args, "")) return NULL;
 #define FIND(name) if (find(known, #name, &name)) return NULL;
     KNOWN(FIND)
@@ -796,7 +797,7 @@ static PyObject *setup(PyObject *self, PyObject *args, PyObject *known) {
     Py_DECREF(limits[1]);
     if (!zero && !(zero = PyLong_FromLong(0))) return NULL;
     if (PyErr_Occurred()) return NULL;
-    in_use = 1;
+    ready = in_use = 1;
     Py_RETURN_NONE;
 }
 
