@@ -782,8 +782,9 @@ static int find_slot(PyObject *kind, const char *name, Py_ssize_t *place) {
 
 static PyObject *setup(PyObject *self, PyObject *args, PyObject *known) {
     PyObject *limits[2] = {NULL, NULL};
-    ready = in_use = 0;
     if (!PyArg_ParseTuple(args, "")) return NULL;
+    if (!known) return find(known, "numbers", &numbers), NULL;
+    ready = in_use = 0;
 #define FIND(name) if (find(known, #name, &name)) return NULL;
     KNOWN(FIND)
 #define FIND_SLOT(kind, name) if (find_slot(kind, #name, &kind##_##name)) return NULL;
