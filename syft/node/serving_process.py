@@ -16,7 +16,7 @@ from types import FrameType
 
 from syft.node.worker_log import LiveLine, counts
 from syft.workers.sockets.server import WebsocketServerWorker
-from syft.workers.sockets.serving import LOG
+from syft.workers.sockets.sparse_log import LOG
 
 _LOOK = 0.5
 """Seconds between two looks at what the live line counts."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from syft.workers.sockets.server import WebsocketServerWorker
-from syft.workers.sockets.serving import LOG
+from syft.workers.sockets.sparse_log import LOG
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")

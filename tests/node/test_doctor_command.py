@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import syft as sy
-from syft.node import checkup
+from syft.node import doctor_command as checkup
 from syft.node.cli import main
 from syft.ops.table import NAMES
 from syft.trust.certificates import own_certificate

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
-from weakref import WeakSet
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,7 +73,7 @@ class Monitor:
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()
         self._changed = threading.Condition(self.lock)
-        self._cores: WeakSet[Serving] = WeakSet()
+        self._cores: tuple[weakref.ref[Serving], ...] = ()  # replaced whole: others may read it
         self.waiting = 0
         """How many threads wait; to notify none takes as long as to look at ten lines."""
 
@@ -82,7 +82,9 @@ class Monitor:
 
         >>> Monitor().guard(bob.core)
         """
-        self._cores.add(core)
+        with self.lock:
+            known = [one for one in self._cores if one() is not None]
+            self._cores = (*known, weakref.ref(core))
 
     def __enter__(self) -> Monitor:
         self.lock.acquire()
@@ -107,10 +109,12 @@ class Monitor:
 
     def _set_aside(self) -> list[tuple[Serving, Any, Any]]:
         """Have no worker serve anybody; returns what was so."""
-        cores = [core for core in self._cores if core.serving is not None]
-        aside = [(core, core.serving, core.acting_guard) for core in cores]
-        for core in cores:
-            core.serving = core.acting_guard = None
+        aside = []
+        for reference in self._cores:
+            core = reference()
+            if core is not None and core.serving is not None:
+                aside.append((core, core.serving, core.acting_guard))
+                core.serving = core.acting_guard = None
         return aside
 
     def wait(self, seconds: float) -> None:

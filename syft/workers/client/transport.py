@@ -86,8 +86,11 @@ class Transport(ABC):
     inside ``monitor`` while it makes requests and takes replies, and leaves it while it waits for
     another process.
 
+    Three things are a transport: whether it is ``closed``, :meth:`deliver` and :meth:`advance`.
+    What else there is has a default, for those that can do more.
+
     >>> sorted(Transport.__abstractmethods__)
-    ['advance', 'close', 'closed', 'collect', 'deliver', 'speak_for', 'withdraw']
+    ['advance', 'closed', 'deliver']
     """
 
     queued: bool = False
@@ -111,9 +114,9 @@ class Transport(ABC):
     def closed(self) -> bool:
         """Whether no request can be delivered any more."""
 
-    @abstractmethod
     def speak_for(self, user: str | None) -> None:
-        """Make the requests that follow for ``user``."""
+        """Make the requests that follow for ``user``, if the other end knows of users."""
+        return
 
     def prove(self, user: str) -> None:
         """Have the other end believe that requests may be made for ``user``.
@@ -142,13 +145,16 @@ class Transport(ABC):
         """A context in which a wait of this thread ends after the seconds that it may last."""
         return nullcontext()
 
-    @abstractmethod
     def collect(self) -> None:
-        """Take in what the worker has sent, if anything is there; nobody works meanwhile."""
+        """Take in what the worker has sent, if anything is there; nobody works meanwhile.
 
-    @abstractmethod
+        There is nothing to do where replies are there as soon as they are sent.
+        """
+        return
+
     def withdraw(self, frame: Frame) -> bool:
         """Take back a request that the worker has not read; False if it is too late for that."""
+        return False
 
     def withdraw_all(self) -> int:
         """Have the worker leave out what it has not begun, and answer that with ``NotBegun``;
@@ -178,9 +184,9 @@ class Transport(ABC):
         """
         return
 
-    @abstractmethod
     def close(self) -> None:
-        """Tell the other end that this connection makes no more requests."""
+        """Tell the other end that this connection makes no more requests, if it is to know."""
+        return
 
 
 def refuse_tracing() -> NoReturn:

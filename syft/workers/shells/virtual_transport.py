@@ -110,9 +110,6 @@ class VirtualTransport(Transport):
             return True
         return False
 
-    def collect(self) -> None:
-        """Nothing is on its way: what a worker of this process sends is there at once."""
-
     def withdraw(self, frame: Frame) -> bool:
         """Remove a request from the inbox; False if it is not there."""
         inbox = self._worker.inbox

@@ -23,11 +23,9 @@ from syft.workers.shells.network import Network
 from syft.workers.shells.virtual import Hooked, VirtualWorker
 from syft.workers.shells.worker import Worker
 from syft.workers.sockets.address import Address
-from syft.workers.sockets.asked_for import AskedFor
-from syft.workers.sockets.calling import CallingBoard
-from syft.workers.sockets.dialling import Target, sensible
+from syft.workers.sockets.calling import CallingBoard, Keeper
+from syft.workers.sockets.dialling import AskedFor, Target, sensible
 from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
-from syft.workers.sockets.keeper import Keeper
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Introduction, Meet, Welcome
 from syft.workers.sockets.line_transport import LineWorker
@@ -46,6 +44,7 @@ def _forget_lines() -> None:
     """In a forked process: the sockets are the parent's, which goes on with them."""
     for exchange in list(_exchanges):
         exchange.keeper = None
+        exchange.board.forked()
         for line in exchange.board.lines:
             if line.websocket is not None:
                 line.websocket.forked()
@@ -132,6 +131,12 @@ def _exchange_of(network: Network) -> _Exchange:
 def _blocks_by_default() -> bool:
     """Whether the environment says that each request is to wait for its reply."""
     return os.environ.get("SYFT_BLOCKING", "") not in ("", "0")
+
+
+class _Within(threading.local):
+    """How many seconds each wait of the present thread may last, if something says so."""
+
+    seconds: Any = object()
 
 
 class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
@@ -232,14 +237,13 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         self.welcome = welcome
         """What the worker said when this program connected."""
         self.timeout = asked.timeout
-        self._within = threading.local()
+        self._within = _Within()
         self.blocking = asked.blocking
         self._exchange = exchange
         self.vouch = partial(exchange.acquaint, id)
         self._serve_beside(local)
         network.workers[id] = self
-        line.attach(websocket, 0)
-        self.board.add(line, target.dial)
+        self.board.begin(line, websocket, target.dial)
         exchange.enter(self)
 
     def _serve_beside(self, local: VirtualWorker) -> None:
@@ -310,20 +314,18 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         Raises :class:`~syft.exceptions.WorkerTimeout` at the line that waits; what was asked may
         still be done.
         """
-        mine = vars(self._within)  # a dictionary of this thread
-        outer = dict(mine)
-        mine["seconds"] = seconds
+        mine = self._within
+        outer, mine.seconds = mine.seconds, seconds
         try:
             yield
         finally:
-            mine.clear()
-            mine.update(outer)
+            mine.seconds = outer
 
     @property
     def patience(self) -> float | None:
         """Seconds that a wait of this thread for the worker may last; None: it has no end."""
-        seconds: float | None = vars(self._within).get("seconds", self.timeout)
-        return seconds
+        seconds = self._within.seconds
+        return self.timeout if seconds is _Within.seconds else seconds
 
     def list_objects(self) -> list[int]:
         """The ids of what this program finds at the worker: what it has made there, and what has

@@ -35,13 +35,15 @@ from syft.workers.sockets.line_texts import (
     Open,
     Refused,
     Resume,
-    Sizes,
     Welcome,
     decode_control,
     encode_control,
+    ops_fingerprint,
+    sizes_of,
 )
 from syft.workers.sockets.line_transport import LineWorker
-from syft.workers.sockets.serving import STRANGERS, VISITS, ServingBoard
+from syft.workers.sockets.serving import ServingBoard
+from syft.workers.sockets.sparse_log import STRANGERS, VISITS
 from syft.workers.sockets.streams import Stream
 from syft.workers.sockets.websocket import REFUSED, TEXT, WebSocket
 
@@ -108,7 +110,7 @@ class NotWelcome(Exception):
 
 class Caller:
     """A connection whose caller has not said who it is: see
-    :class:`~syft.workers.sockets.serving.Opening`."""
+    :class:`~syft.workers.sockets.openings.Opening`."""
 
     def __init__(
         self,
@@ -190,6 +192,9 @@ class Reception:
         self._by_peer: dict[int, Guest] = {}
         self._spent = SpentTickets()
         self._forget = forget
+        board.acts[Open] = self.open
+        board.reached_for = self.reached_for
+        board.has_left = self.left
 
     # ------------------------------------------------------------------------------- greeting
 
@@ -558,21 +563,3 @@ def ticket_key(secret: str) -> bytes:
     32
     """
     return hashlib.sha256(b"syft tickets\0" + secret.encode()).digest()
-
-
-def ops_fingerprint(count: int) -> str:
-    """What the first ``count`` operations of the table are called, in few letters.
-
-    >>> ops_fingerprint(0)
-    'e3b0c44298fc1c14'
-    """
-    return hashlib.sha256("\n".join(NAMES[:count]).encode()).hexdigest()[:16]
-
-
-def sizes_of(limits: Limits) -> Sizes:
-    """The limits that the other end should keep to.
-
-    >>> sizes_of(Limits()).max_buffers
-    65536
-    """
-    return Sizes(limits.max_bytes, limits.max_header_bytes, limits.max_buffers)

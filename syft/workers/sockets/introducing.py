@@ -2,7 +2,7 @@
 
 Two workers speak directly wherever one can reach the other.  Where that fails, since a network or a
 gateway is in between or the address is one of the caller's own machine, the caller passes on what
-they say, through a tunnel (:mod:`syft.workers.sockets.tunnel_ends`) with TLS from end to end.  The
+they say, through a tunnel (:mod:`syft.workers.sockets.tunnels`) with TLS from end to end.  The
 certificate there is known by its fingerprint, which the caller tells as it tells addresses: who
 lies leads this worker to another one, as with an address, and nothing that may only go to a worker
 whose fingerprint the owner has named goes there.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -26,13 +25,14 @@ from syft.exceptions import (
 )
 from syft.workers.client.transport import Owner
 from syft.workers.sockets.address import Address, is_loopback
-from syft.workers.sockets.switchboard import LOST_AFTER
 from syft.workers.sockets.dialling import Target, sensible
 from syft.workers.sockets.guests import Guest, Reception
-from syft.workers.sockets.line import Channel, Line
+from syft.workers.sockets.line import LOST_AFTER, Channel, Line
 from syft.workers.sockets.line_texts import Introduction, Welcome
 from syft.workers.sockets.line_transport import LineTransport, LineWorker
-from syft.workers.sockets.serving import LOG, ServingBoard
+from syft.workers.sockets.serving import ServingBoard
+from syft.workers.sockets.sparse_log import LOG
+from syft.workers.sockets.tunnels import News
 from syft.workers.sockets.websocket import WebSocket
 
 _GLANCE: Final = 0.05
@@ -122,7 +122,7 @@ class TunnelTo:
         :class:`ConnectionError`.
         """
         near, far = socket.socketpair()
-        news = _News()
+        news = News()
         self._board.post(
             functools.partial(self._board.tunnels.begin, self._line, self._name, far, news)
         )
@@ -136,25 +136,6 @@ class TunnelTo:
         if self.fingerprint is None:
             self.fingerprint = news.fingerprint
         return near, self.fingerprint
-
-
-class _News:
-    """What comes of an attempt to open a tunnel."""
-
-    def __init__(self) -> None:
-        self.came = threading.Event()
-        self.fingerprint: str | None = None
-        self.reason = ""
-
-    def opened(self, fingerprint: str) -> None:
-        """The tunnel is there."""
-        self.fingerprint = fingerprint
-        self.came.set()
-
-    def closed(self, reason: str) -> None:
-        """It is not, or not any more."""
-        self.reason = reason
-        self.came.set()
 
 
 def connect(server: Introducible, guest: Guest, name: str, told: Introduction) -> LineWorker:

@@ -30,6 +30,9 @@ from syft.workers.sockets.websocket import BINARY, REFUSED, TEXT, WebSocket
 LARGE: Final = 1 << 14
 """Bytes from which on a message is kept where its tensors lie, and acknowledged at once."""
 
+LOST_AFTER: Final = 3
+"""Heartbeats of silence after which a connection is given up."""
+
 _REPORT_AFTER: Final = 128
 """Messages after which the other end is told that they have arrived."""
 

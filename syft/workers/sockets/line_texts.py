@@ -7,11 +7,14 @@ The first text of a connection is a :class:`Hello`, and the answer a :class:`Wel
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, ClassVar, Final
 
 import msgspec
 
 from syft.exceptions import MalformedMessage
+from syft.ops.table import NAMES
+from syft.serde.limits import Limits
 
 PROTOCOL: Final = 2
 """The version of what is said on a line; it rises when an older end would not understand."""
@@ -289,3 +292,21 @@ def decode_control(text: bytes) -> Kind:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage("$", "a text about the line", str(error)) from None
     return control
+
+
+def ops_fingerprint(count: int) -> str:
+    """What the first ``count`` operations of the table are called, in few letters.
+
+    >>> ops_fingerprint(0)
+    'e3b0c44298fc1c14'
+    """
+    return hashlib.sha256("\n".join(NAMES[:count]).encode()).hexdigest()[:16]
+
+
+def sizes_of(limits: Limits) -> Sizes:
+    """The limits that the other end should keep to.
+
+    >>> sizes_of(Limits()).max_buffers
+    65536
+    """
+    return Sizes(limits.max_bytes, limits.max_header_bytes, limits.max_buffers)

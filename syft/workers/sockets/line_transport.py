@@ -20,6 +20,7 @@ from syft.workers.sockets.line_texts import Open, Withdraw, Withdrawn
 from syft.workers.sockets.named_workers import named_workers
 from syft.workers.sockets.switchboard import Switchboard
 
+_NO_LIMIT: Final = contextlib.nullcontext()
 _NOBODY: Final = object()
 """The key of the channel on which requests are made for nobody."""
 
@@ -196,8 +197,6 @@ class LineTransport(Transport):
             return True
         if line.ended is not None:
             raise self.worker.gone()
-        with board.io.lock:
-            board.push(line)
         waits = block and not (parked and line.websocket)  # without one the worker may be gone
         moved, network = board.turn(line, waits), board.network
         if moved or not block:
@@ -208,7 +207,8 @@ class LineTransport(Transport):
 
     def limited(self) -> contextlib.AbstractContextManager[None]:
         """A context in which a wait of this thread ends after the seconds that it may last."""
-        return self.worker.limited()
+        worker = self.worker
+        return _NO_LIMIT if worker.patience is None else worker.limited()
 
     def collect(self) -> None:
         """Take in what the worker has sent."""
@@ -220,10 +220,6 @@ class LineTransport(Transport):
         """Why no request can be delivered any more."""
         return self.worker.gone()
 
-    def withdraw(self, frame: Frame) -> bool:
-        """Nothing that was written can be taken back."""
-        return False
-
     def withdraw_all(self) -> int:
         """Have the worker leave out what it has not begun of all that this process asked it."""
         if self.closed:
@@ -232,9 +228,6 @@ class LineTransport(Transport):
         with self.board.monitor.lock, self.worker.limited():
             answer: Withdrawn = self.board.ask(self.line, number, Withdraw(number))
         return answer.count
-
-    def flush_soon(self) -> None:
-        """Nothing to do: a line that has nothing else to carry takes the ids along by itself."""
 
     def close(self) -> None:
         """Send what is left."""

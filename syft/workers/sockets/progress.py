@@ -1,6 +1,6 @@
 """How far large tensors are that are sent or fetched, and what a worker is busy with meanwhile.
 
-The keeper (:mod:`syft.workers.sockets.keeper`) looks ten times a second at how many bytes are on
+The keeper (:mod:`syft.workers.sockets.calling`) looks ten times a second at how many bytes are on
 their way.  So a request pays nothing for it, and what takes less than a second shows nothing.
 Lines go to standard error, if that is a terminal or the output of a notebook, unless the
 environment says ``SYFT_PROGRESS=0``.

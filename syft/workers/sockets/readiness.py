@@ -1,5 +1,10 @@
 """Which of many sockets can be read or written: epoll where the system has it.
 
+An end that expects something soon looks for it again and again, for a moment, before it sleeps: to
+wake a thread that sleeps takes the system longer than a small request takes a worker, and each end
+of a line sleeps once for each answer.  It gives way to whoever else wants its core.  On one core
+there is nothing to gain.
+
 The ``selectors`` of the standard library look each event up, and make a list and a tuple of it, in
 some Python functions; that takes longer than the system call.  A worker waits once for each
 request, so it asks epoll itself.  Systems without it have ``selectors``, in the same shape.
@@ -8,15 +13,44 @@ request, so it asks epoll itself.  Systems without it have ``selectors``, in the
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import select
 import selectors
-from typing import Any, Final, Protocol
-
-from syft.workers.sockets.looking import give_way, look
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
 
 READ: Final = selectors.EVENT_READ
 WRITE: Final = selectors.EVENT_WRITE
 _NOBODY: Final = (None, 0)
+
+Found = TypeVar("Found")
+
+MOMENT: Final = 60e-6
+"""Seconds that an end looks: as long as an answer to a small request takes."""
+
+
+def give_way() -> Callable[[], Any] | None:
+    """What lets others have the core for now; None where that is not to be had, or there is only
+    one core, so that looking keeps the other end from working."""
+    cores = getattr(os, "sched_getaffinity", lambda process: ())(0)
+    return getattr(os, "sched_yield", None) if len(cores) > 1 else None
+
+
+def look(glance: Callable[[], Found], gives_way: Callable[[], Any]) -> Found:
+    """Call ``glance`` until it finds something, but for a :data:`MOMENT` at most; returns what it
+    found last.
+
+    >>> look(lambda: "something", lambda: None)
+    'something'
+    >>> look(lambda: "", lambda: None)
+    ''
+    """
+    until = time.perf_counter() + MOMENT
+    while not (found := glance()) and time.perf_counter() < until:
+        gives_way()
+    return found
 
 
 class Readiness(Protocol):
@@ -79,7 +113,7 @@ class Epoll:
         ready: list[tuple[Any, int]] = []
         happened = []
         if soon and self._gives_way is not None:
-            happened = look(lambda: self._epoll.poll(0), self._gives_way)
+            happened = look(functools.partial(self._epoll.poll, 0), self._gives_way)
         for number, event in happened or self._epoll.poll(seconds):
             owner, events = self._owners.get(number, _NOBODY)
             if event == select.EPOLLIN and events & READ:  # nearly always

@@ -31,8 +31,8 @@ from syft.workers.sockets.introducing import IntroducedWorker, connect
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Introduction, Meet
 from syft.workers.sockets.line_transport import LineWorker
-from syft.workers.sockets.outside_network import OutsideNetwork
-from syft.workers.sockets.serving import LOG, ServingBoard
+from syft.workers.sockets.serving import OutsideNetwork, ServingBoard
+from syft.workers.sockets.sparse_log import LOG
 from syft.workers.sockets.streams import PlainStream, Stream, TlsStream
 
 _CERTIFICATE = re.compile(b"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -143,13 +143,10 @@ class WebsocketServerWorker(VirtualWorker):
         self.core.place_of_caller = _place_of_nobody
         self.destinations = dict(destinations or {})
         """The workers that guards here may name: by name, how they are known."""
-        self.board.on_open = self.reception.open
-        self.board.on_settle = self.reception.reached_for
-        self.board.on_left = self.reception.left
         self.unix = unix
         self.host = host
         self.port = 0 if unix is not None else int(self.listener.getsockname()[1])
-        self.board.listen(self.listener)
+        self.board.openings.listen(self.listener)
         self._thread: threading.Thread | None = None
         self.hold(*data)
 
@@ -259,7 +256,7 @@ class WebsocketServerWorker(VirtualWorker):
         context, fingerprint = self._sealing()
         secured = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         stream = TlsStream(secured, tunnelled=True)
-        self.board.let_in(Caller(self.reception, stream, guest.host, guest))
+        self.board.openings.let_in(Caller(self.reception, stream, guest.host, guest))
         return fingerprint
 
     def _sealing(self) -> tuple[ssl.SSLContext, str]:

@@ -1,80 +1,105 @@
 """The lines of a worker that serves: one thread polls, reads, executes and replies.
 
-To hand each operation to another thread would cost as much again as the operation.  So there is one
-thread for all of it, and a second one that sleeps: when an operation takes more than a quarter of a
-second, it takes the reading over.  It answers heartbeats, lets new callers in, takes requests in,
-and tells those who wait what they wait for.  It executes nothing.
+There is one thread for all of it, and a second one that sleeps: when an operation takes more than a
+quarter of a second, it takes the reading over.  It answers heartbeats, lets new callers in, takes
+requests in, and tells those who wait what they wait for.  It executes nothing.
 
-Two locks, in this order: the *monitor* guards the worker, its store and its objects, and is left
-while nothing is to be done, so that the owner's own program can use the worker; ``io`` guards the
-sockets, and is left while an operation runs, so that the second thread can read.
+The monitor is left while nothing is to be done, so that the owner's own program can use the worker;
+``io`` is left while an operation runs, so that the second thread can read.
+
+What callers whom nobody knows have a worker hold, all of them together, is bounded: whoever has
+less than an equal share of it is served whatever the others do.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import logging
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from syft.exceptions import BrokenFraming, SyftError, WireError, WorkerLost
+from syft.exceptions import BrokenFraming, SyftError, UnknownWorker, WorkerLost
+from syft.ops.table import NAMES
 from syft.serde.frame import Frame
+from syft.workers.client.monitor import Monitor
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.sockets.described import described
-from syft.workers.sockets.equal_share import EqualShare
-from syft.workers.sockets.line import Line
-from syft.workers.sockets.line_texts import Busy, Bye, Control, Open
-from syft.workers.client.monitor import Monitor
-from syft.workers.sockets.opening_connections import Opening
-from syft.workers.sockets.outside_network import OutsideNetwork
-from syft.workers.sockets.readiness import READ, WRITE, readiness
-from syft.workers.sockets.redialling import Redialler
-from syft.workers.sockets.sparse_log import SparseLog
-from syft.workers.sockets.switchboard import LOST_AFTER, Switchboard
-from syft.workers.sockets.tunnel_ends import TunnelEnds, is_about_tunnels
-from syft.workers.sockets.websocket import NORMAL, PROTOCOL_ERROR, REFUSED, WebSocket
-
-LOG: Final = logging.getLogger("syft.worker")
-STRANGERS: Final = SparseLog(LOG)
-"""For what anybody can bring about who reaches the port, and breaks a rule."""
-VISITS: Final = SparseLog(LOG)
-"""For who comes and goes."""
+from syft.workers.shells.network import Network
+from syft.workers.sockets.board import IDLE, Board
+from syft.workers.sockets.dialling import Redialler
+from syft.workers.sockets.line import LOST_AFTER, Line
+from syft.workers.sockets.line_texts import Busy, Bye
+from syft.workers.sockets.openings import Opening, Openings
+from syft.workers.sockets.readiness import READ
+from syft.workers.sockets.sparse_log import LOG, STRANGERS
+from syft.workers.sockets.tunnels import TunnelEnds
+from syft.workers.sockets.websocket import REFUSED
+from syft.workers.wire import messages
+from syft.workers.wire.messages import Command
 
 LONG: Final = 0.25
 """Seconds of an operation after which the other thread reads."""
 _ANOTHER: Final = "another caller's request"
 _TICK: Final = 0.05
-_IDLE: Final = 1.0
-"""Seconds between two looks at heartbeats and leases, where nothing happens."""
 _MOST_WAITING: Final = 1 << 26
 """Bytes of requests of one line that wait; more are not read until some have been served."""
 _UNASKED: Final = 1 << 14
 """Messages and their bytes that are on their way without a closer look at how many."""
 _MOST_UNREAD: Final = 1 << 26
 """Bytes of replies that a caller has not read; until it does, nothing is served to it."""
+_MOST_HELD: Final = 1 << 28
+"""Bytes of requests and replies that all callers without a user together have the worker hold; with
+more, whoever has more than an equal share of them is not served, and not read."""
+_LEAST_SHARE: Final = 1 << 21
+"""Bytes that are never too many: what clients receive before they say that it has arrived."""
+_SUM_EVERY: Final = 0.05
+"""Seconds between two looks at how many these are."""
+
+
+class OutsideNetwork(Network):
+    """The workers that a serving worker reaches; ``lookup`` finds those of the present caller.
+
+    >>> network = OutsideNetwork()
+    >>> network.lookup = {"alice": "a worker"}.get
+    >>> network.find("alice", "bob")
+    'a worker'
+    """
+
+    lookup: Callable[[str], Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.monitor = Monitor()  # its own: it is held by the thread that serves
+
+    def find(self, name: Any, asked: str) -> Any:
+        """The worker of that name; :class:`~syft.exceptions.UnknownWorker` if there is none."""
+        if isinstance(name, str) and name not in self.workers:
+            found = self.lookup(name)
+            if found is not None:
+                return found
+            raise UnknownWorker(name, asked, ())
+        return super().find(name, asked)
 
 
 def _refuse_tunnel(line: Line, sock: socket.socket) -> str:
     raise ConnectionRefusedError("no tunnel leads here")
 
 
-class ServingBoard(Switchboard):
+class ServingBoard(Board):
     """The lines to one worker that serves, and those that it has made to others.
 
     ``accept`` makes an opening of a new connection, and ``house`` is called now and then.
     ``accept_tunnel`` takes the near end of a tunnel: see
-    :class:`~syft.workers.sockets.tunnel_ends.TunnelEnds`.
+    :class:`~syft.workers.sockets.tunnels.TunnelEnds`.
     """
 
     network: OutsideNetwork
     end = "worker"
     log = LOG.name
+    gathers = 1 << 12
 
     def __init__(
         self,
@@ -83,25 +108,13 @@ class ServingBoard(Switchboard):
         house: Callable[[float], None],
         accept_tunnel: Callable[[Line, socket.socket], str] = _refuse_tunnel,
     ) -> None:
-        super().__init__(network)
-        self.io = Monitor()
+        super().__init__(network, Monitor())
         self.stopping: str | None = None
         """Why the worker stops, once it does."""
-        self.openings: dict[int, Opening] = {}
-        self.on_open: Callable[[Line, Open], None] = _refuse_channel
-        self.on_settle: Callable[[Line], list[Line]] = lambda line: []
-        self.on_left: Callable[[Line, str], None] = lambda line, reason: None
-        self._accept = accept
+        self.openings = Openings(self, accept)
         self._house = house
-        self._watched = readiness()
-        self._numbers_of: dict[Line, int] = {}
-        self._stalled: set[Line] = set()
-        self._ready: dict[Line, None] = {}  # lines with something to serve
-        self._unwritten: dict[Line, None] = {}  # lines with something to write
         self._running: tuple[float, Frame, Peer] | None = None
         self._ended = False
-        self._expects = False  # more may come soon, since something was just served
-        self._next_look = 0.0
         self._share = EqualShare(self.lines)
         self._told_busy: dict[Line, float] = {}
         self.redialler = Redialler(self.post, self.add, self.remove)
@@ -110,16 +123,10 @@ class ServingBoard(Switchboard):
         self._stands_in = False  # whether the standby thread reads
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
-        self._watched.watch(self._wake_read.fileno(), READ, self._woken)
-        self.tunnels = TunnelEnds(self._watched, accept_tunnel)
+        self.watched.watch(self._wake_read.fileno(), READ, self._woken)
+        self.tunnels = TunnelEnds(self, accept_tunnel)
 
     # ------------------------------------------------------------------------------- the loop
-
-    def listen(self, listener: socket.socket) -> None:
-        """Take connections from a listening socket."""
-        listener.setblocking(False)
-        take = functools.partial(self._take_callers, listener)
-        self._watched.watch(listener.fileno(), READ, take)
 
     def run(self) -> None:
         """Serve until :meth:`stop` is called."""
@@ -153,73 +160,25 @@ class ServingBoard(Switchboard):
         """Close what is open, also of callers that have not said who they are."""
         self.redialler.close()
         self._act()
-        for number in list(self.openings):
-            self.give_up(number, self.stopping or "")
+        self.openings.close(self.stopping or "")
         self.tunnels.look(all_of_them=True)
-        self._watched.close()
+        self.watched.close()
         self._wake_read.close()
         self._wake_write.close()
 
-    def turn(self, line: Line | None, wait: bool) -> bool:
-        """Take in and serve what has come; see :meth:`Switchboard.turn`.
-
-        A request that waits for another worker calls this, so that others are served meanwhile.
-        """
-        return self._beside(line, wait, _IDLE) or wait
-
-    def glance(self, seconds: float) -> bool:
-        """See :meth:`Switchboard.glance`."""
-        return self._beside(None, True, seconds)
-
     def _beside(self, line: Line | None, wait: bool, most: float) -> bool:
+        """A request that waits for another worker comes here, so that others are served."""
         running, self._running = self._running, None
         try:
-            with self.io:
-                if wait and line is not None and line.websocket is None:
-                    if not line.is_awaited(LOST_AFTER):
-                        raise WorkerLost(line.name, line.ended or line.why)
-                return self._loop(wait, most)
+            return super()._beside(line, wait, most)
         finally:
             self._running = running
 
-    def _loop(self, wait: bool, most: float = _IDLE) -> bool:
-        """Serve what was taken in, or look for more; waits so many seconds at ``most``."""
-        worked = self._serve_ready() if self._ready else False
-        if self._unwritten:
-            self._write_all()
-        now = time.monotonic()
-        if now >= self._next_look:
-            self._look_around(now)
-        ready = self._wait(0 if worked or not wait else most)
-        for what, event in ready:
-            if type(what) is Line and event == READ:  # nearly always
-                self._read(what)
-            else:
-                self._on_event(what, event)
-        if self._ready:
-            worked |= self._serve_ready()
-        self._expects = worked
-        return worked or bool(ready)
-
-    def _wait(self, seconds: float) -> list[tuple[Any, int]]:
-        if not seconds:
-            return self._watched.wait(0)
-        io = self.io.leave()
-        state = self.monitor.leave()
-        try:
-            return self._watched.wait(seconds, self._expects)
-        finally:
-            self.monitor.enter_again(state)
-            self.io.enter_again(io)
-
-    def _on_event(self, what: Any, event: int) -> None:
-        if type(what) is Line:
-            if event & WRITE:
-                self._unwritten[what] = None
-            if event & READ:
-                self._read(what)
-        else:
-            self.contain(getattr(what, "line", None), what, event)
+    def reconnects(self, line: Line) -> bool:
+        """Nothing but to wait: a connection is made by the redialler, or by the other end."""
+        if not line.is_awaited(LOST_AFTER):
+            raise WorkerLost(line.name, line.ended or line.why)
+        return False
 
     def _woken(self, event: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -231,31 +190,12 @@ class ServingBoard(Switchboard):
         while self._posted:
             self.contain(None, self._posted.popleft())
 
-    def comes_back(self, line: Line) -> bool:
-        """Whether this end makes another connection for a line."""
-        return self.redialler.knows(line)
+    # ------------------------------------------------------------- what callers may have it hold
 
-    def _serve_ready(self) -> bool:
-        """Serve the lines that have requests, each for a while."""
-        worked = False
-        for line in list(self._ready):
-            much = line.sent - line.acknowledged + line.kept_bytes > _UNASKED
-            if much and self._is_unread(line):
-                continue
-            try:
-                worked |= self.serve(line)
-            except Exception as error:  # as above; what a request raises is its reply
-                self.failed(line, error)
-            self._unwritten[line] = None
-            if line.urgent or (line.inbox and not line.serving):
-                continue
-            if not line.inbox:
-                self._ready.pop(line, None)
-                if self._stalled:
-                    self._resume_reading(line)
-        return worked
-
-    def _is_unread(self, line: Line) -> bool:
+    def holds_back(self, line: Line) -> bool:
+        """Whether a caller has not read, or not said that it has, too much of what was sent."""
+        if line.sent - line.acknowledged + line.kept_bytes <= _UNASKED:
+            return False
         if self._share.is_exceeded(line, line.kept_bytes):
             if line in self._stalled:  # nobody hears what it says of what has arrived
                 self.broke(line, BrokenFraming(REFUSED, "too little of what was sent has arrived"))
@@ -264,8 +204,15 @@ class ServingBoard(Switchboard):
             return True
         return line.websocket is not None and line.websocket.queued > _MOST_UNREAD
 
-    def _waits_too_much(self, line: Line) -> bool:
-        return line.waiting > _MOST_WAITING or self._share.is_exceeded(line, line.waiting)
+    def has_taken_in(self, line: Line) -> None:
+        """Read no more of a caller that has too much waiting; break off if it says nothing of what
+        has arrived there."""
+        much = line.sent - line.acknowledged + line.kept_bytes > _UNASKED
+        if much and line.must_break_off:
+            self.broke(line, BrokenFraming(REFUSED, "nothing of what was sent has arrived"))
+        elif line not in self._stalled:
+            if line.waiting > _MOST_WAITING or self._share.is_exceeded(line, line.waiting):
+                self.stall(line)
 
     def _respond(self, core: WorkerCore, frame: Frame, peer: Peer) -> Frame | None:
         """Serve a request while the other thread may read."""
@@ -281,31 +228,12 @@ class ServingBoard(Switchboard):
 
     # ------------------------------------------------------------------------------- the lines
 
-    def add(self, line: Line, websocket: WebSocket, received: int) -> None:
-        """Carry a line over a connection from now on."""
-        if line not in self.lines:
-            self.lines.append(line)
-        line.unwritten = self._unwritten
-        line.attach(websocket, received)
-        number = websocket.stream.fileno()
-        self._numbers_of[line] = number
-        self._watched.watch(number, READ, line)
-        self._unwritten[line] = None
-        self._read(line)  # decrypted already, say: then the socket has nothing to read
-
     def remove(self, line: Line, reason: str) -> None:
         """End a line, and close its connection."""
-        websocket, dialled = line.websocket, self.redialler.knows(line)
-        self._unregister(line)
-        if websocket is not None:
-            websocket.close(NORMAL, reason)
-        line.end(reason)
+        dialled = self.redialler.knows(line)
+        super().remove(line, reason)
         self.redialler.forget(line)
-        self._next_look = 0.0
-        self._ready.pop(line, None)
         self._told_busy.pop(line, None)
-        if line in self.lines:
-            self.lines.remove(line)
         if dialled:
             if self._stands_in:  # that thread executes nothing
                 self._lost.append((line.name, reason))
@@ -326,179 +254,29 @@ class ServingBoard(Switchboard):
             line.flush()
         self.remove(line, reason)
 
-    def detach(self, line: Line) -> None:
-        """Close the connection of a line that goes on."""
-        self._unregister(line)
-        line.detach()
+    def comes_back(self, line: Line) -> bool:
+        """Whether this end makes another connection for a line."""
+        return self.redialler.knows(line)
 
-    def _unregister(self, line: Line) -> None:
-        number = self._numbers_of.pop(line, None)
-        self._unwritten.pop(line, None)
-        self._stalled.discard(line)
-        if number is not None:
-            self._watched.forget(number)
-
-    def broke(self, line: Line, error: Exception) -> None:
-        """Note that a connection is gone; a broken rule ends the line too."""
-        websocket = line.websocket
-        if websocket is None:
-            return
-        self._unregister(line)
-        line.why = str(error) or type(error).__name__
+    def gone(self, line: Line, error: Exception) -> None:
+        """Dial again, if this end has made the line; a broken rule ends it."""
         if isinstance(error, SyftError):
             STRANGERS.warning("closed %s: %s", line.name, error)
-            websocket.close(getattr(error, "code", PROTOCOL_ERROR), str(error))
-            line.end(str(error))
             if self.redialler.knows(line):
                 self.remove(line, str(error))
         else:
             STRANGERS.info("lost %s: %s", line.name, line.why)
-            line.detach()
             self.redialler.start(line)
-
-    def _read(self, line: Line) -> None:
-        """Read a line, and take in what came."""
-        try:
-            assert line.websocket is not None
-            line.websocket.receive()
-        except Exception as error:  # nothing that a caller sends may end the worker
-            if isinstance(error, OSError):
-                self._take_in(line)  # what came before: perhaps why the other end has left
-            self.failed(line, error)
-        else:
-            self._take_in(line)
-
-    def _take_in(self, line: Line) -> None:
-        try:
-            self.take(line)
-        except Exception as error:  # as above
-            self.failed(line, error)
-        if line.websocket is not None and line.websocket.queued:
-            self._unwritten[line] = None  # an acknowledgement, or the answer to a heartbeat
-        if line.inbox or line.urgent:
-            self._ready[line] = None
-            much = line.sent - line.acknowledged + line.kept_bytes > _UNASKED
-            if much and line.must_break_off:
-                self.broke(line, BrokenFraming(REFUSED, "nothing of what was sent has arrived"))
-            elif line not in self._stalled and self._waits_too_much(line):
-                self._stalled.add(line)
-                self._listen_for(line)
-
-    def _resume_reading(self, line: Line) -> None:
-        if line in self._stalled:
-            self._stalled.discard(line)
-            self._listen_for(line)
-
-    def _write_all(self) -> None:
-        """Write what there is to write, as far as others read it."""
-        for line in list(self._unwritten):
-            websocket = line.websocket
-            if websocket is None:
-                self._unwritten.pop(line, None)
-                continue
-            before = websocket.queued
-            try:
-                done = websocket.flush()
-            except Exception as error:  # as above
-                self.failed(line, error)
-                continue
-            if done:
-                self._unwritten.pop(line, None)
-                if line.writes:
-                    line.writes = False
-                    self._listen_for(line)
-            elif not line.writes or before == websocket.queued:
-                self._unwritten.pop(line, None)
-                line.writes = True
-                self._listen_for(line)
-
-    def push(self, line: Line) -> None:
-        """Write what a line has to write, soon."""
-        self._unwritten[line] = None
-        if line.websocket is not None and line.websocket.queued > 1 << 12:
-            self._write_all()
-
-    def _listen_for(self, line: Line) -> None:
-        number = self._numbers_of.get(line)
-        if number is None:
-            return
-        events = 0 if line in self._stalled else READ
-        events |= WRITE if line.writes else 0
-        if events:
-            self._watched.watch(number, events, line)
-        else:
-            self._watched.forget(number)
-
-    # ----------------------------------------------------------------------------- new callers
-
-    def _take_callers(self, listener: socket.socket, event: int = READ) -> None:
-        for _ in range(64):
-            try:
-                sock, _ = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:  # no file is left, say: others may go away
-                STRANGERS.warning("cannot take a caller: %s", error)
-                time.sleep(0.01)
-                return
-            try:
-                self.let_in(self._accept(sock))
-            except Exception as error:  # as above
-                if isinstance(error, OSError | WireError):
-                    STRANGERS.info("refused a caller: %s", error)
-                else:
-                    self.failed(None, error)
-                sock.close()
-
-    def let_in(self, opening: Opening) -> None:
-        """Let whoever is at the other end of a new connection say who it is."""
-        number = opening.stream.fileno()  # encryption has taken the socket over
-        self.openings[number] = opening
-        advance = functools.partial(self._advance, number, opening)
-        self._watched.watch(number, READ, advance)
-
-    def _advance(self, number: int, opening: Opening, event: int) -> None:
-        """Let a caller say who it is."""
-        try:
-            done = opening.advance()
-        except Exception as error:  # nothing that a stranger says may end the worker
-            if isinstance(error, OSError | WireError):
-                STRANGERS.info("refused a caller: %s", error)
-            else:
-                STRANGERS.warning("a fault of this worker: %r", error)
-            self.give_up(number, str(error))
-            return
-        if done:
-            self.openings.pop(number, None)
-
-    def give_up(self, number: int, reason: str) -> None:
-        """Close a connection whose caller has not said who it is."""
-        opening = self.openings.pop(number, None)
-        self._watched.forget(number)
-        if opening is not None:
-            opening.close(reason)
 
     # -------------------------------------------------------------------- now and then
 
-    def _look_around(self, now: float) -> None:
-        self._next_look = now + _IDLE
-        self.beat(now)
-        for number, opening in list(self.openings.items()):
-            if now - opening.since > 5:
-                self.contain(None, self.give_up, number, "nobody said who is calling")
+    def look_around(self, now: float) -> None:
+        """See :meth:`Board.look_around`: callers that say nothing, leases, and what is left."""
+        super().look_around(now)
+        self.openings.look(now)
         self.contain(None, self.tunnels.look)
         self.contain(None, self._house, now)
         self.contain(None, self.network.flush)
-
-    def beat(self, now: float) -> None:
-        """Ask callers that have been silent for a sign of life, and give up those that gave
-        none."""
-        for line in list(self.lines):
-            self.contain(line, self.beat_line, line, now)
-
-    def put_ping(self, line: Line) -> None:
-        """See :class:`Switchboard`; it is written with what else there is."""
-        self._unwritten[line] = None
 
     def _stand_by(self) -> None:
         """What the other thread does: it reads while an operation takes long."""
@@ -515,11 +293,11 @@ class ServingBoard(Switchboard):
         """Read and write while an operation takes long."""
         self._stands_in = True
         try:
-            for what, event in self._watched.wait(0):
+            for what, event in self.watched.wait(0):
                 self._on_event(what, event)
             self.contain(None, self._tell_busy, running)
             self.beat(time.monotonic())
-            self._write_all()
+            self.write_all()
         finally:
             self._stands_in = False
 
@@ -528,37 +306,13 @@ class ServingBoard(Switchboard):
         since, frame, peer = running
         now = time.monotonic()
         for line in self._ready:
-            if line.websocket is None or now - self._told_busy.get(line, since) < _IDLE:
+            if line.websocket is None or now - self._told_busy.get(line, since) < IDLE:
                 continue
             self._told_busy[line] = now
             known = _is_known(line, peer)
             operation, user = (described(frame), peer.user) if known else (_ANOTHER, None)
             line.tell(Busy(operation, user, now - since, len(line.inbox)))
-            self._unwritten[line] = None
-
-    # ------------------------------------------------------------------- what callers say
-
-    def opened(self, line: Line, opening: Open) -> None:
-        """Serve the requests of another worker of the caller."""
-        self.on_open(line, opening)
-
-    def reached_for(self, line: Line) -> list[Line]:
-        """The lines to workers to which the caller has introduced this one."""
-        return self.on_settle(line)
-
-    def left(self, line: Line, reason: str) -> None:
-        """Free what a caller had here, and end its line."""
-        self.on_left(line, reason)
-        super().left(line, reason)
-
-    def said(self, line: Line, control: Control) -> None:
-        """Act on what a caller says of a tunnel; it says nothing else of a line yet."""
-        if is_about_tunnels(control):
-            self.tunnels.said(line, control)
-
-    def passed(self, line: Line, frame: Frame) -> None:
-        """Take in bytes of a tunnel that ends here."""
-        self.tunnels.passed(line, frame)
+            self.unwritten[line] = None
 
 
 def _is_known(line: Line, peer: Peer) -> bool:
@@ -569,5 +323,46 @@ def _is_known(line: Line, peer: Peer) -> bool:
     return same_user or any(peer.session is one.session for one in peers)
 
 
-def _refuse_channel(line: Line, opening: Open) -> None:
-    raise ConnectionAbortedError("no channel can be opened yet")
+class EqualShare:
+    """The bound on what strangers have a worker hold; ``lines`` are all lines to the worker.
+
+    >>> from syft.serde.limits import Limits
+    >>> line = Line("eve", Limits(), odd=True)
+    >>> EqualShare([line]).is_exceeded(line, held=10_000)
+    False
+    """
+
+    def __init__(self, lines: Collection[Line]) -> None:
+        self._lines = lines
+        self._held = 0  # bytes, as far as is known
+        self._next_sum = 0.0
+
+    def is_exceeded(self, line: Line, held: int) -> bool:
+        """Whether ``held`` bytes are more than the share of a line whose caller nobody knows, while
+        all of these together have the worker hold too many."""
+        if line.user is not None or held <= _LEAST_SHARE:
+            return False
+        if held <= _MOST_HELD // max(1, len(self._lines)):
+            return False
+        now = time.monotonic()
+        if now >= self._next_sum:
+            strangers = [one for one in self._lines if one.user is None]
+            self._held = sum(one.kept_bytes + one.waiting for one in strangers)
+            self._next_sum = now + _SUM_EVERY
+        return self._held > _MOST_HELD
+
+
+def described(frame: Frame) -> str:
+    """The operation of a command, or the kind of another request.
+
+    >>> from syft.workers.wire.messages import Drop, encode
+    >>> described(Frame(encode(Drop(0, (5,))), [])), described(Frame(b"", []))
+    ('Drop', 'an unreadable request')
+    """
+    try:
+        message = messages.read_request(frame.header)
+    except messages.UNREADABLE:
+        return "an unreadable request"
+    if type(message) is Command and 0 <= message.op < len(NAMES):
+        return NAMES[message.op]
+    return type(message).__name__

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 
 class SparseLog:
@@ -60,3 +61,10 @@ class SparseLog:
         if left_out:
             text, args = text + " (and %d more since)", (*args, left_out)
         self._logger.log(level, text, *args)
+
+
+LOG: Final = logging.getLogger("syft.worker")
+STRANGERS: Final = SparseLog(LOG)
+"""For what anybody can bring about who reaches the port, and breaks a rule."""
+VISITS: Final = SparseLog(LOG)
+"""For who comes and goes."""

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from syft.exceptions import BrokenFraming
-from syft.workers.sockets.looking import MOMENT, give_way
+from syft.workers.sockets.readiness import MOMENT, give_way
 
 Piece = bytes | bytearray | memoryview
 

@@ -1,9 +1,11 @@
 """What comes over the lines of a process, and where it goes.
 
 Replies go to the transport whose requests they answer, requests to the worker of this process that
-serves them, and what is said about a line to the line.  How a process waits is another matter: a
-program that calls reads on its own thread (:mod:`syft.workers.sockets.calling`), a worker that
-serves has a loop (:mod:`syft.workers.sockets.serving`).
+serves them, and what is said about a line to whoever has entered itself in :attr:`Switchboard.acts`
+for that kind of text.  How a process waits is another matter (:mod:`syft.workers.sockets.board`).
+
+Extensions enter themselves there, and in :attr:`Switchboard.passes` for the frames of a channel of
+their own: tunnels do (:mod:`syft.workers.sockets.tunnels`), and nothing here knows of them.
 
 A thread that looks after several lines goes on whatever one of them brings about.  All that such a
 thread calls, it calls by :meth:`Switchboard.contain`, or tells :meth:`Switchboard.failed` what was
@@ -29,13 +31,12 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.operation import neutral_mode
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.network import Network
-from syft.workers.sockets.line import LARGE, NESTED, TUNNELS, Channel, LeftOut, Line, is_reply
+from syft.workers.sockets.line import LARGE, LOST_AFTER, NESTED, Channel, LeftOut, Line, is_reply
 from syft.workers.sockets.line_texts import (
     Bye,
     Control,
     Introduction,
     Meet,
-    Open,
     Received,
     Settle,
     Settled,
@@ -52,8 +53,6 @@ from syft.workers.wire.messages import Failure, encode
 
 _Question = tuple[Line, int, type[Control]]
 
-LOST_AFTER: Final = 3
-"""Heartbeats of silence after which a connection is given up."""
 _AT_ONCE: Final = 256
 """Requests of one line that are served before others have their turn."""
 _OVERHEAD: Final = 256
@@ -64,7 +63,7 @@ class Switchboard(ABC):
     """The lines of the workers of one network. Abstract.
 
     >>> print(*sorted(Switchboard.__abstractmethods__))
-    broke comes_back glance opened passed put_ping reached_for remove said turn
+    broke comes_back glance has_come push remove turn
     """
 
     end: ClassVar[str] = "program"
@@ -86,6 +85,17 @@ class Switchboard(ABC):
         """How many requests and replies were taken in, and requests made."""
         self.at_work = 0
         """How many requests are being served, one inside another, that do not wait for others."""
+        self.acts: dict[type[Control], Callable[[Line, Any], None]] = {
+            Received: self._acknowledged,
+            Withdraw: self._withdraw,
+        }
+        """Who acts on what the other end says of a line, by its kind; others are not answered."""
+        self.passes: dict[int, Callable[[Line, Frame], None]] = {}
+        """Who takes the frames of channels that carry no requests, by their numbers."""
+        self.reached_for: Callable[[Line], list[Line]] = lambda line: []
+        """The lines that were made to other workers on behalf of whoever is at the end of one."""
+        self.has_left: Callable[[Line, str], None] = lambda line, reason: None
+        """Frees what somebody had here who leaves, and says why."""
         self._asked: dict[_Question, Any] = {}  # to which line, the number, the kind of the answer
         self._numbers = itertools.count(1)
 
@@ -115,18 +125,6 @@ class Switchboard(ABC):
     def remove(self, line: Line, reason: str) -> None:
         """End a line, and close its connection."""
 
-    @abstractmethod
-    def opened(self, line: Line, opening: Open) -> None:
-        """Say who serves on a channel that the other end has opened."""
-
-    @abstractmethod
-    def said(self, line: Line, control: Control) -> None:
-        """Act on what the other end says of the line."""
-
-    @abstractmethod
-    def passed(self, line: Line, frame: Frame) -> None:
-        """Take in bytes of a tunnel."""
-
     def beat_line(self, line: Line, now: float) -> None:
         """Ask the other end of a line that has been silent for a sign of life, and give the
         connection up if it gave none."""
@@ -136,18 +134,14 @@ class Switchboard(ABC):
         if websocket.heard > line.pinged:
             line.pinged = now
             websocket.put([b""], PING)
-            self.put_ping(line)
+            self.push(line)
         elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat and not self.has_come(line):
             silence = now - websocket.heard
             self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
 
     @abstractmethod
-    def put_ping(self, line: Line) -> None:
-        """See to it that what a line has to write is written."""
-
     def has_come(self, line: Line) -> bool:
-        """Whether something can be read from a line that was not heard of yet."""
-        return False
+        """Read a line that was not heard of for long; whether something has come."""
 
     def contain(self, line: Line | None, act: Callable[..., Any], *args: Any) -> Any:
         """What ``act`` returns; True if it raises, which ends the line to which it belongs, and not
@@ -168,14 +162,9 @@ class Switchboard(ABC):
         if line is not None:
             self.broke(line, error)
 
+    @abstractmethod
     def push(self, line: Line) -> None:
-        """Write what a line has to write, as far as that is possible now."""
-        websocket = line.websocket
-        if websocket is not None and websocket.queued:
-            try:
-                websocket.flush()
-            except OSError as error:
-                self.broke(line, error)
+        """See to it that what a line has to write is written, now or soon."""
 
     def wait_until_arrived(self, line: Line) -> None:
         """Wait until all that was sent so far has arrived.
@@ -275,8 +264,8 @@ class Switchboard(ABC):
             line.report()
         channel = line.channels.get(number)
         if channel is None:
-            if number == TUNNELS:
-                self.passed(line, frame)
+            if number in self.passes:
+                self.passes[number](line, frame)
                 return
             raise BrokenFraming(REFUSED, f"channel {number} was not opened")
         self.moved += 1
@@ -302,12 +291,9 @@ class Switchboard(ABC):
             if question in self._asked:
                 self._asked[question] = control
         else:
-            act: Any = {
-                Received: self._acknowledged,
-                Open: self.opened,
-                Withdraw: self._withdraw,
-            }.get(kind, self.said)
-            act(line, control)
+            act = self.acts.get(kind)
+            if act is not None:
+                act(line, control)
 
     def _acknowledged(self, line: Line, control: Received) -> None:
         line.acknowledge(control.count)
@@ -404,7 +390,8 @@ class Switchboard(ABC):
         if type(control) is LeftOut:
             self._leave_out(control)
         elif type(control) is Bye:
-            self.left(line, control.reason)
+            self.has_left(line, control.reason)
+            self.remove(line, control.reason)
         elif type(control) is Settle:
             self.turn(None, False)  # what has come over other lines counts
             moved = self.network.flush()
@@ -413,14 +400,6 @@ class Switchboard(ABC):
             moved |= self.at_work > 0 or line.moved_before != self.moved
             line.moved_before = self.moved
             line.tell(Settled(control.number, moved))
-
-    def left(self, line: Line, reason: str) -> None:
-        """End a line whose other end has left."""
-        self.remove(line, reason)
-
-    @abstractmethod
-    def reached_for(self, line: Line) -> Iterable[Line]:
-        """The lines that were made to other workers on behalf of whoever is at the end of one."""
 
 
 _IN_ORDER: Final = frozenset((Bye, Settle))

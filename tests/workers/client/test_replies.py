@@ -31,6 +31,7 @@ from syft.workers.client.connection import Connection
 from syft.workers.client.monitor import Monitor
 from syft.workers.client.pending import STORED, Pending
 from syft.workers.client.transport import Transport
+from syft.workers.core.peer import Peer, Session
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import (
     Cancel,
@@ -457,3 +458,42 @@ def test_what_was_not_begun_is_said_to_be_withdrawn(connection: Connection) -> N
         connection.ask(Fetch, 5)
     played(connection).say(Value(2, 7))
     assert connection.ask(Describe, 5) == 7 and at_rest(connection)
+
+
+class Least(Transport):
+    """All that a transport has to be, over a worker of this process."""
+
+    closed = False
+
+    def __init__(self, worker: sy.VirtualWorker) -> None:
+        super().__init__(Monitor())
+        self.worker, self.peer = worker, Peer("me", None, Session())
+        self.waiting: list[Frame] = []
+
+    def deliver(self, frame: Frame) -> None:
+        self.waiting.append(frame)
+
+    def advance(self, parked: bool = True, block: bool = True, most: int = 1) -> bool:
+        if not self.waiting:
+            return False
+        sent = self.worker.core.receive(self.waiting.pop(0), self.peer)
+        self.replies.extend(frame for _, frame in sent)
+        return True
+
+
+def test_a_transport_is_two_methods_and_whether_it_is_closed(
+    me: sy.VirtualWorker, bob: sy.VirtualWorker
+) -> None:
+    transport = Least(bob)
+    connection = Connection(
+        me, SimpleNamespace(id="bob", closed=False), transport, me.connection_to
+    )
+    id = connection.put(torch.tensor([1.0, 2.0]), None)
+    assert connection.ask(Fetch, id, user=None).tolist() == [1.0, 2.0]
+    connection.owner.user = "ann"
+    with pytest.raises(ObjectNotFound):
+        connection.ask(Fetch, id, user=None)
+    connection.owner.user = None
+    transport.collect()
+    assert connection.cancel() == 0 and not transport.withdraw(Frame(b"", []))
+    transport.close()

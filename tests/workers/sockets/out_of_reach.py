@@ -15,7 +15,7 @@ import syft as sy
 from syft.serde.frame import Frame
 from syft.workers.sockets.address import Address
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.relaying import Relays
+from syft.workers.sockets.tunnels import Relays
 
 _SERVERS_DIAL_IN = ("syft dial", "syft redial")
 

@@ -16,7 +16,7 @@ from syft.exceptions import WorkerLost, WorkerTimeout
 from syft.workers.sockets import serving
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Settle
-from syft.workers.sockets.redialling import Redialler
+from syft.workers.sockets.dialling import Redialler
 from syft.workers.sockets.websocket import WebSocket
 
 SECONDS = 20.0
@@ -167,7 +167,7 @@ def test_whoever_waits_for_a_line_that_fails_is_told(calling: Calling, fault: Fa
     with calling.dan.owning():  # it answers nothing
         for thread in threads:
             thread.start()
-        assert comes_true(lambda: calling.line in calling.board._reading)
+        assert comes_true(lambda: calling.board._polls)
         fault.instead_of(calling.board, "take", calling.line)
     for thread in threads:
         thread.join(SECONDS)
@@ -301,7 +301,7 @@ def test_a_fault_in_what_another_thread_has_posted(serves: Serving) -> None:
 def test_a_fault_as_somebody_calls(serves: Serving, fault: Fault) -> None:
     with fault.monkeypatch.context() as patch:
         fault.monkeypatch = patch
-        fault.instead_of(serves.board, "_accept")
+        fault.instead_of(serves.board.openings, "_accept")
         with pytest.raises((ClientError, OSError)):
             Client(str(serves.server.address))
     assert serves.client.search("#nothing") == []

@@ -29,7 +29,7 @@ from syft.serde.frame import Frame
 from syft.trust.tokens import TokenBook
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.sockets.described import described
+from syft.workers.sockets.serving import described
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from syft.callers import SYFT
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.sockets.described import described
+from syft.workers.sockets.serving import described
 
 manager = pytest.importorskip("jupyter_client.manager")
 pytest.importorskip("ipykernel")

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from syft.workers.sockets import looking, streams
-from syft.workers.sockets.looking import give_way, look
+from syft.workers.sockets import readiness, streams
+from syft.workers.sockets.readiness import give_way, look
 from syft.workers.sockets.streams import PlainStream
 
 
@@ -23,13 +23,13 @@ def test_it_ends_with_what_is_found() -> None:
 
 def test_it_ends_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(looking.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(readiness.time, "perf_counter", lambda: now[0])
 
     def pass_time() -> None:
-        now[0] += looking.MOMENT / 4
+        now[0] += readiness.MOMENT / 4
 
     assert look(lambda: "", pass_time) == ""
-    assert now[0] == looking.MOMENT
+    assert now[0] == readiness.MOMENT
 
 
 @pytest.mark.parametrize("cores", [1, 2])

@@ -110,7 +110,7 @@ def test_a_worker_that_computes_is_shown(
         x = torch.ones(2, 2).send(bob)  # type: ignore[attr-defined]
         board, line = bob.board, bob.line
         assert board.awaited() == ""
-        board.said(line, Busy("torch.matmul", "ann", 2.5, 0))
+        board.acts[Busy](line, Busy("torch.matmul", "ann", 2.5, 0))
         assert board.awaited() == ""  # nobody waits
         board._reading.add(line)
         assert board.awaited() == "bob: it runs torch.matmul for user 'ann' since 2.5 s"

@@ -19,8 +19,8 @@ from syft.exceptions import RemoteFailure, WorkerLost
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.sockets import serving
-from syft.workers.sockets.described import described
+from syft.workers.sockets import serving, sparse_log
+from syft.workers.sockets.serving import described
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.sparse_log import SparseLog
 from tests.workers.sockets.attacks.test_lines_between_servers import comes_true, cut
@@ -151,7 +151,7 @@ def test_a_fault_that_a_loss_brings_about_does_not_end_a_worker(
     def fail(name: str, reason: str) -> None:
         raise KeyError("a fault of ours")
 
-    monkeypatch.setattr(serving, "STRANGERS", SparseLog(serving.LOG))  # no line was just written
+    monkeypatch.setattr(serving, "STRANGERS", SparseLog(sparse_log.LOG))  # no line was just written
     monkeypatch.setattr(scene.dan.network, "lose", fail)
     moved = torch.ones(2).send(scene.at_dan).move(scene.at_eve)
     assert moved.get().tolist() == [1, 1]

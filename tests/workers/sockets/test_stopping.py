@@ -12,7 +12,7 @@ import torch
 import syft as sy
 from syft.exceptions import WorkerClosed
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.sockets.switchboard import LOST_AFTER
+from syft.workers.sockets.line import LOST_AFTER
 
 BEAT = 0.2
 

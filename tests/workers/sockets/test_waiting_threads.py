@@ -23,7 +23,7 @@ from syft.exceptions import RequestWithdrawn, WorkerLost, WorkerTimeout
 from syft.serde.frame import Frame
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.sockets.described import described
+from syft.workers.sockets.serving import described
 from syft.workers.sockets.dialling import Target
 from tests.shells.child import make_worker
 from tests.workers.shells.test_threads import Program, at_once, brisk_switches

@@ -17,7 +17,7 @@ from syft.trust.tokens import TokenBook
 from syft.version import software
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.sockets.described import described
+from syft.workers.sockets.serving import described
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from examples.clients.minimal_client import TEXT, frame, packed
 from syft.ops.table import NAMES
 from syft.trust import tickets
 from syft.trust.tokens import TokenBook
-from syft.workers.sockets import guests, line, line_texts, serving, switchboard, websocket
+from syft.workers.sockets import board, guests, line, line_texts, serving, websocket
 from syft.workers.wire.messages import Search, encode
 from tests.workers.sockets.raw_caller import HEAD, RawCaller, opened
 
@@ -340,7 +340,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert websocket.MAX_TEXT == websocket._LARGE == line.LARGE == 2**14
     assert serving._MOST_WAITING == serving._MOST_UNREAD == 2**26
     assert (line_texts.PROTOCOL, line.NESTED, line._REPORT_AFTER) == (2, 1, 128)
-    assert (switchboard.LOST_AFTER, guests.TICKET_SECONDS, serving._IDLE) == (3, 60.0, 1.0)
+    assert (line.LOST_AFTER, guests.TICKET_SECONDS, board.IDLE) == (3, 60.0, 1.0)
     ours = line.Line("x", sy.serde.Limits(), odd=True), line.Line("x", sy.serde.Limits(), odd=False)
     numbers = [[end.new_channel().number for _ in range(3)] for end in ours]
     assert numbers == [[6, 10, 14], [4, 8, 12]]

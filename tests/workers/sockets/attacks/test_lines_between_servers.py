@@ -29,7 +29,7 @@ from syft.serde.limits import Limits
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_texts import Settle
-from syft.workers.sockets.redialling import Redialler
+from syft.workers.sockets.dialling import Redialler
 from syft.workers.wire.references import Reference
 from tests.workers.sockets.attacks.proxy import Proxy
 

@@ -14,7 +14,7 @@ import torch
 import syft as sy
 from syft.serde.limits import Limits
 from syft.trust.tokens import TokenBook
-from syft.workers.sockets import equal_share
+from syft.workers.sockets import serving
 from syft.workers.sockets.line import Line
 from syft.workers.wire import messages
 from tests.workers.sockets.attacks.stranger import BINARY, Stranger, frame, syft_frame
@@ -30,9 +30,9 @@ BATCH = 256 * 5000
 def server(
     hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[sy.WebsocketServerWorker]:
-    monkeypatch.setattr(equal_share, "_MOST_HELD", MOST)
-    monkeypatch.setattr(equal_share, "_LEAST_SHARE", MOST // 8)
-    monkeypatch.setattr(equal_share, "_SUM_EVERY", 0.0)
+    monkeypatch.setattr(serving, "_MOST_HELD", MOST)
+    monkeypatch.setattr(serving, "_LEAST_SHARE", MOST // 8)
+    monkeypatch.setattr(serving, "_SUM_EVERY", 0.0)
     settings = {"tokens": TokenBook(), "anonymous": True, "heartbeat": 30.0}
     with sy.WebsocketServerWorker(hook, port=0, id="bob", **settings) as server:
         yield server

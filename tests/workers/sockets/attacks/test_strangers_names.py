@@ -19,7 +19,7 @@ from syft.trust.tickets import Ticket
 from syft.trust.tokens import TokenBook
 from syft.workers.sockets import guests
 from syft.workers.sockets.guests import ticket_key
-from syft.workers.sockets.serving import STRANGERS
+from syft.workers.sockets.sparse_log import STRANGERS
 from syft.workers.sockets.websocket import WebSocket
 from syft.workers.wire.messages import (
     Annotate,

@@ -44,10 +44,10 @@ from syft.workers.sockets.line_texts import (
     Tunnel,
     decode_control,
 )
-from syft.workers.sockets.relaying import Relays
+from syft.workers.sockets.tunnels import Relays
 from syft.workers.sockets.serving import _refuse_tunnel
 from syft.workers.sockets.streams import TlsStream
-from syft.workers.sockets.tunnel_ends import MOST_TUNNELS, ROOM, TunnelEnds
+from syft.workers.sockets.tunnels import MOST_TUNNELS, ROOM, TunnelEnds
 from syft.workers.wire.sealed_bytes import read_sealed, sealed_frame
 from tests.workers.sockets.out_of_reach import (  # noqa: F401
     Tap,
@@ -226,7 +226,7 @@ def test_tunnels_that_are_swapped(hook: sy.TorchHook, tap: Tap) -> None:
         line = next(line for line in here.board.lines if here.board.redialler.knows(line))
         (guest,) = here.reception.guests.values()
         near, _ = TunnelTo(here.board, guest.line, "alice").dial(10)
-        first, second = sorted(n for one, n in bob.board.relays._sides if one is bob.line)[:2]
+        first, second = sorted(n for one, n in bob.board.relays._ends if one is bob.line)[:2]
 
         def swap(relays: Relays, one: Line, frame: Frame) -> list[tuple[Line, Frame]]:
             number, data = read_sealed(frame)
@@ -412,7 +412,10 @@ class Ends:
         self.events: dict[int, tuple[int, Callable[[int], None]]] = {}
         self.line = Line("bob", Limits(), odd=True)
         self.near: list[socket.socket] = []
-        self.tunnels = TunnelEnds(self, self.accept)
+        self.acts: dict[Any, Any] = {}
+        self.passes: dict[int, Any] = {}
+        self.watched: Any = self
+        self.tunnels = TunnelEnds(self, self.accept)  # type: ignore[arg-type]
         self.news: list[str] = []
 
     def watch(self, number: int, events: int, act: Callable[[int], None]) -> None:
@@ -573,7 +576,9 @@ class Program:
         self.network = Network()
         self.bob, self.alice = (Line(name, Limits(), odd=False) for name in ("bob", "alice"))
         self.revived: list[str] = []
-        self.relays = Relays(self)
+        self.acts: dict[Any, Any] = {}
+        self.passes: dict[int, Any] = {}
+        self.relays = Relays(self, self.revive)  # type: ignore[arg-type]
         self.relays.leads_to = lambda line, name: self.alice if name == "alice" else None
 
     def push(self, line: Line) -> None:
@@ -619,7 +624,7 @@ def test_a_program_passes_on_between_those_that_it_introduces() -> None:
 
 def test_a_program_that_knows_no_workers_passes_nothing_on() -> None:
     program = Program()
-    relays = Relays(program)
+    relays = Relays(program, program.revive)  # type: ignore[arg-type]
     relays.said(program.bob, Tunnel(1, "alice"))
     assert type(program.texts(program.bob)[0]) is Closed and len(relays) == 0
 
