@@ -60,7 +60,7 @@ NAMES(NAME)
 
 static PyObject *zero;
 static long long most_elements, most_tombstones;
-static int in_use;
+static int ready, in_use;
 
 /* ------------------------------------------------------------------------------- small steps */
 
@@ -751,7 +751,7 @@ static PyTypeObject RouteType = {
 static PyObject *use(PyObject *self, PyObject *wanted) {
     int before = in_use, now = PyObject_IsTrue(wanted);
     if (now < 0) return NULL;
-    if (now && !numbers) {
+    if (now && !ready) {
         PyErr_SetString(PyExc_RuntimeError, "setup() was not called");
         return NULL;
     }
@@ -783,6 +783,8 @@ static int find_slot(PyObject *kind, const char *name, Py_ssize_t *place) {
 static PyObject *setup(PyObject *self, PyObject *args, PyObject *known) {
     PyObject *limits[2] = {NULL, NULL};
     if (!PyArg_ParseTuple(args, "")) return NULL;
+    if (!known) return find(known, "numbers", &numbers), NULL;
+    ready = in_use = 0;
 #define FIND(name) if (find(known, #name, &name)) return NULL;
     KNOWN(FIND)
 #define FIND_SLOT(kind, name) if (find_slot(kind, #name, &kind##_##name)) return NULL;
@@ -796,7 +798,7 @@ static PyObject *setup(PyObject *self, PyObject *args, PyObject *known) {
     Py_DECREF(limits[1]);
     if (!zero && !(zero = PyLong_FromLong(0))) return NULL;
     if (PyErr_Occurred()) return NULL;
-    in_use = 1;
+    ready = in_use = 1;
     Py_RETURN_NONE;
 }
 

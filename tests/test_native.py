@@ -60,7 +60,7 @@ def state(bob: sy.VirtualWorker, connection: Any) -> tuple[Any, ...]:
     stats, store = bob.core.stats, bob.core.store
     counted = stats.messages_in, stats.messages_out, stats.bytes_in, stats.bytes_out
     facts = [(op, len(args), expected) for op, args, _, _, expected, _ in connection.facts.noted]
-    kept = len(store.objects), len(store._gone), len(store._bills), store.charges.flags
+    kept = len(store.objects), len(store._gone), len(store._charged), store.charges.flags
     return counted, facts, kept, connection._seq, list(connection.garbage), bob.core.serving
 
 
@@ -117,7 +117,7 @@ def test_the_same_is_counted_noted_and_kept(hook: sy.TorchHook) -> None:
         column: Any = torch.ones(128, 1).send(bob)
         row: Any = torch.ones(1, 128).send(bob)
         wide = column + row
-        charged = len(bob.core.store._bills), bob.core.store.charges.flags
+        charged = len(bob.core.store._charged), bob.core.store.charges.flags
         assert x.dim() == 1  # facts are noted from now on
         large: Any = torch.ones(5000).send(bob)
         y = x * 2 + True - 70000 / x
