@@ -76,10 +76,10 @@ class End(ABC):
     def lost(self, reason: str) -> None:
         """Note that the line is over, or this process ends."""
 
-    def check_room(self, count: int) -> None:
+    def check_room(self, count: int, why: str) -> None:
         """Raise for more room than was used."""
         if not 0 < count <= ROOM - self.room:
-            raise BrokenFraming(REFUSED, "a tunnel has no such room")
+            raise BrokenFraming(REFUSED, why)
 
 
 class Tunnels(ABC):
@@ -258,7 +258,7 @@ class TunnelEnd(End):
 
     def granted(self, count: int) -> None:
         """See :meth:`End.granted`."""
-        self.check_room(count)
+        self.check_room(count, f"there is no room for {count} more bytes in a tunnel")
         self.room += count
         self._watch()
 
@@ -352,7 +352,7 @@ class Side(End):
 
     def granted(self, count: int) -> None:
         """See :meth:`End.granted`."""
-        self.other.check_room(count)
+        self.other.check_room(count, "a tunnel has no such room")
         self.other.room += count
         self._relays.tell(self.other.line, Room(self.other.number, count))
 
