@@ -486,8 +486,8 @@ def test_imports_are_open_and_never_the_root() -> None:
     assert when_met == ["from syft.plans.building.script_module import translated"]
     assert {module: found for module, found in wrong.items() if found} == {}
     assert late == [
-        "from syft.federated import simulated_clients",
         "from syft.hooks import connecting",
+        "from syft.federated import simulated_clients",
         "from syft.workers.sockets import client, server",
     ]
 
