@@ -487,8 +487,8 @@ def test_imports_are_open_and_never_the_root() -> None:
     assert {module: found for module, found in wrong.items() if found} == {}
     assert late == [
         "from syft.hooks import connecting",
-        "from syft.federated import simulated_clients",
         "from syft.workers.sockets import client, server",
+        "from syft.federated import simulated_clients",
     ]
 
 
