@@ -9,7 +9,9 @@ leaves, and why it is written in C: ``docs/design/0028-native.md``.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -27,15 +29,26 @@ class Extension(NamedTuple):
     """Whether operations are taken from now on; returns what was so."""
 
 
+def is_stale(built: Path) -> bool:
+    """Whether a built file lies beside a source that was changed after it: what it reads and calls
+    may not be there any more."""
+    source = built.with_name("_native.c")
+    return source.exists() and source.stat().st_mtime > built.stat().st_mtime
+
+
 EXTENSION: Extension | None = None
-"""The extension, unless it was not built or is not wanted."""
+"""The extension, unless it was not built, is not wanted, or was built of an older source."""
 
 try:
-    from syft._native import Route, call, setup, use as _use
+    from syft._native import Route, __file__ as _built, call, setup, use as _use
 except ImportError:  # there was no compiler
     pass
 else:
-    if os.environ.get("SYFT_NATIVE") != "0":
+    if is_stale(Path(_built)):
+        warnings.warn(
+            "syft._native is older than its source, and left out: make native", stacklevel=1
+        )
+    elif os.environ.get("SYFT_NATIVE") != "0":
         EXTENSION = Extension(call, Route, setup, _use)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -499,3 +500,15 @@ def test_it_is_built_once(tmp_path: Path) -> None:
     age = made.stat().st_mtime_ns
     assert build_native.main(["--into", str(tmp_path)]) == 0
     assert made.stat().st_mtime_ns == age
+
+
+@built
+def test_a_build_that_is_older_than_its_source_is_left_out(tmp_path: Path) -> None:
+    """What it calls and reads may have another name by now."""
+    shutil.copytree(ROOT / "syft", tmp_path / "syft")
+    (tmp_path / "syft" / "_native.c").touch()
+    program = "from syft.c_extension import EXTENSION; print(EXTENSION is None)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    assert "make native" in done.stderr
