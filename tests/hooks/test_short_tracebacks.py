@@ -70,7 +70,7 @@ def test_a_program_shows_its_own_lines(commands: dict[str, list[str]], kind: str
 def test_or_everything(commands: dict[str, list[str]], kind: str) -> None:
     shown = run(*commands[kind], debug="1")
     assert "return x @ x  # the mistake" in shown
-    assert f"{SYFT}chain/wrapper.py" in shown and "left out" not in shown
+    assert f"{SYFT}workers/client/replies.py" in shown and "left out" not in shown
     assert "Traceback on worker 'bob'" in shown and f"{SYFT}workers/handlers/commands.py" in shown
 
 

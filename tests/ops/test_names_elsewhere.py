@@ -20,6 +20,7 @@ MOST = 2
 """So many operations may be told apart by name where they are treated; more are a list."""
 
 RULES = {
+    "chain/wrapper.py": "the methods of a wrapper that skip torch, and what torch knows them as",
     "chain/chosen_methods.py": "the approximations to choose from, by the functions they compute",
     "crypto/kernels.py": "the kernel of each product of shares",
     "crypto/programs/local_operations.py": "operations on shares, with numbers of their own",

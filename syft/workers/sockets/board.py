@@ -73,8 +73,9 @@ class Board(Switchboard):
     def _beside(self, line: Line | None, wait: bool, most: float) -> bool:
         """One round of the loop, for a thread that waits for a line, or for anything."""
         with self.io.lock:
-            if wait and line is not None and line.websocket is None and self.reconnects(line):
-                return True
+            if wait and line is not None and line.websocket is None and line not in self._ready:
+                if self.reconnects(line):  # else why the other end has left is served first
+                    return True
             return self._loop(wait, most, line)
 
     def _loop(self, wait: bool, most: float = IDLE, line: Line | None = None) -> bool:
@@ -156,7 +157,7 @@ class Board(Switchboard):
     # -------------------------------------------------------------------------------- reading
 
     def _read(self, line: Line, monitor: Monitor | None = None) -> bool:
-        """Read a line, and take in what came; whether anything did.
+        """Read a line, and take in what came; whether that was more than signs of life.
 
         With ``monitor`` something is waited for, as :meth:`WebSocket.receive` does.
         """
@@ -164,23 +165,23 @@ class Board(Switchboard):
         if websocket is None:
             return False
         try:
-            came = websocket.receive(monitor)
+            websocket.receive(monitor)
         except Exception as error:  # nothing that comes over one line may end the thread
             self.failed(line, error)
             return True
         except KeyboardInterrupt:  # perhaps between reading and noting what was read
             self.drop(line, "it was interrupted while it was read")
             raise
-        self._take_in(line)
-        return came
+        return self._take_in(line)
 
-    def _take_in(self, line: Line) -> None:
-        self.contain(line, self.take, line)
+    def _take_in(self, line: Line) -> bool:
+        taken: bool = self.contain(line, self.take, line)
         if line.websocket is not None and line.websocket.queued:
             self.unwritten[line] = None  # an acknowledgement, or the answer to a heartbeat
         if line.inbox or line.urgent:
             self._ready[line] = None
             self.has_taken_in(line)
+        return taken
 
     def has_taken_in(self, line: Line) -> None:
         """Look at what waits of a line, some of which has just come."""
