@@ -12,7 +12,7 @@ from syft.chain.wrapper import Wrapper, make_opaque, reroute_near
 from syft.ids import new_id
 from syft.c_extension import EXTENSION
 from syft.ops.returns import ONE_TENSOR
-from syft.tensors.pointer import OPERATIONS, PointerTensor, taken_up
+from syft.tensors.pointer import OPERATIONS, PointerTensor, reroute_calls, taken_up
 from syft.torch_private import (
     any_autocast_enabled,
     dispatch_modes,
@@ -74,5 +74,5 @@ if EXTENSION is not None:
         small=SMALL,
         tombstones=TOMBSTONES,
     )
-    PointerTensor.reroute(EXTENSION.Route)
+    reroute_calls(EXTENSION.Route)
     reroute_near(EXTENSION.Route)

@@ -213,12 +213,6 @@ class PointerTensor(RemoteReference, BarePointer):
         return wrapper
 
     @classmethod
-    def reroute(cls, route: Callable[[Any], Any]) -> None:
-        """Have ``route(call)`` stand in the place of :meth:`call`."""
-        call = vars(cls)["call"].__func__
-        setattr(cls, "call", classmethod(wraps(call)(route(call))))  # noqa: B010
-
-    @classmethod
     def _other_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Forward a call of an operation that is not in ``OPERATIONS``, or that has keywords."""
         rule = cls.rules.get(operation)
@@ -266,6 +260,12 @@ def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
     link = PointerTensor(connection, out)
     link.pending = value
     return wrap(link)
+
+
+def reroute_calls(route: Callable[[Any], Any]) -> None:
+    """Have ``route(call)`` stand in the place of :meth:`PointerTensor.call`."""
+    call = vars(PointerTensor)["call"].__func__
+    PointerTensor.call = classmethod(wraps(call)(route(call)))  # type: ignore[assignment]
 
 
 def taken_up(

@@ -19,10 +19,10 @@ from syft.crypto.mask_stream import MaskCipher
 from syft.crypto.programs.beaver_products import deal_product
 from syft.crypto.programs.share_gates import GATES, is_corrected
 from syft.crypto.programs.share_program import (
+    divides_by_tensors,
     ShareCode,
     ShareProgram,
     opened_constants,
-    places_of_constants,
     stream_of,
     stream_of_mask,
 )
@@ -33,7 +33,7 @@ Deal = tuple[int, int, tuple[Any, ...]]
 
 
 def deals_of(program: ShareProgram) -> tuple[Deal, ...]:
-    """What has to be dealt for a program; found once if no public tensor is part of it.
+    """What has to be dealt for a program; found once, unless it divides by public tensors.
 
     >>> from syft.program.program import Action
     >>> divide = Action(ShareCode.DIVIDE, (Slot(0), 16, (2,)), {}, Slot(1))
@@ -52,7 +52,7 @@ def deals_of(program: ShareProgram) -> tuple[Deal, ...]:
         for place, instruction in enumerate(opened_constants(program))
         if is_corrected(instruction)
     )
-    if not any(is_corrected(program.actions[place]) for place in places_of_constants(program)):
+    if not divides_by_tensors(program):
         program.facts["deals"] = deals
     return deals
 

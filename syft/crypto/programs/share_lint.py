@@ -17,7 +17,12 @@ import torch
 from syft.crypto.gates.public_factors import check_factor, thawed_factor
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.local_operations import check_local
-from syft.crypto.programs.share_program import ShareCode, ShareProgram, opened_constants
+from syft.crypto.programs.share_program import (
+    ShareCode,
+    ShareProgram,
+    divides_by_tensors,
+    opened_constants,
+)
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.program import lint as program_lint
 from syft.program.lint import SCOPES, Scope, describe_operand
@@ -38,7 +43,8 @@ _CODES: Final = frozenset(map(int, ShareCode))
 def lint(program: ShareProgram, parties: int) -> None:
     """Raise :class:`~syft.exceptions.ProgramError`, naming the instruction, if one is wrong.
 
-    A program that has passed is not looked at again.
+    A program that has passed is not looked at again, unless it divides by public tensors: another
+    one with other elements has the same facts.
 
     >>> mask = Action(ShareCode.MASK, (Slot(0), (2,)), {}, Slot(1))
     >>> lint(ShareProgram(1, (mask,), (Slot(1),)), 2)
@@ -49,7 +55,8 @@ def lint(program: ShareProgram, parties: int) -> None:
     """
     if "sound" not in program.facts:
         program_lint.lint(program)
-        program.facts["sound"] = True
+        if not divides_by_tensors(program):
+            program.facts["sound"] = True
     for place, one in enumerate(program.actions):
         if one.op == ShareCode.REVEAL and one.args[1] >= parties:
             raise ProgramError(f"action {place}: a reveal to party {one.args[1]} of {parties}")

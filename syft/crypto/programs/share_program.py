@@ -149,6 +149,17 @@ def places_of_constants(program: Program) -> Sequence[int]:
     return found
 
 
+def divides_by_tensors(program: Program) -> bool:
+    """Whether a factor holds a public tensor: then what is checked of a program, and dealt for it,
+    depends on the elements of its constants, and must not be kept in ``facts``.
+
+    >>> divide = Action(ShareCode.DIVIDE, (Slot(0), (Slot(1),), (2,)), {}, Slot(2))
+    >>> divides_by_tensors(ShareProgram(1, (divide,), (Slot(2),), constants=(torch.tensor([3]),)))
+    True
+    """
+    return any(program.actions[place].op in _OF_FACTORS for place in places_of_constants(program))
+
+
 def stream_of(code: int, public: Sequence[Any], counter: int, place: int) -> StreamName:
     """The stream of an instruction, by all that is public of it: its arguments without slots.
 

@@ -15,6 +15,8 @@ from syft.crypto.programs.share_dealing import deals_of
 from syft.crypto.programs.share_lint import lint, lint_deals
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.program.program import Action, Slot
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack, unpack_at
 from syft.exceptions import EncodingError, MaterialError, ProgramError
 from tests.crypto.program_runs import Recorded, run_all
 from tests.crypto.ring_programs import instruction, program_of
@@ -255,3 +257,26 @@ def test_deals_that_are_not_well_formed_are_refused(deals):
     lint_deals(DEALS)
     with pytest.raises(ProgramError):
         lint_deals(deals)
+
+
+def test_other_elements_of_a_known_program_are_checked_too() -> None:
+    """A program of the same form is known; a divisor of zero in the place of three is not."""
+    divide = Action(ShareCode.DIVIDE, (Slot(0), (Slot(1),), (2,)), {}, Slot(2))
+    sent = [
+        ShareProgram(1, (divide,), (Slot(2),), constants=(torch.tensor([number]),))
+        for number in (3, 5, 0)
+    ]
+    three, five, zero = (unpacked(program) for program in sent)
+    assert three.facts is five.facts is zero.facts  # the control: it is a known program
+    lint(three, 2)
+    lint(five, 2)
+    assert deals_of(three) != deals_of(five)
+    with pytest.raises(ProgramError, match="a factor of 0 to 0"):
+        lint(zero, 2)
+
+
+def unpacked(program: ShareProgram) -> ShareProgram:
+    packer = Packer()
+    operand = pack(program, packer)
+    made: ShareProgram = unpack_at(operand, Unpacker(packer.buffers), "")
+    return made
