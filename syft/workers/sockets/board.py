@@ -73,8 +73,9 @@ class Board(Switchboard):
     def _beside(self, line: Line | None, wait: bool, most: float) -> bool:
         """One round of the loop, for a thread that waits for a line, or for anything."""
         with self.io.lock:
-            if wait and line is not None and line.websocket is None and line not in self._ready:
-                if self.reconnects(line):  # else why the other end has left is served first
+            if wait and line is not None and line.websocket is None:
+                # Why the other end has left may be among what came, and is served first.
+                if self._serve_ready() or self.reconnects(line):
                     return True
             return self._loop(wait, most, line)
 

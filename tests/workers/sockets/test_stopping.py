@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import WorkerClosed
+from syft.exceptions import WorkerClosed, WorkerLost
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.sockets.line import LOST_AFTER
 
@@ -55,3 +55,16 @@ def test_who_writes_to_a_server_that_has_stopped_learns_why(hook: sy.TorchHook) 
     with pytest.raises(WorkerClosed, match="enough for today"):
         x.get()  # the write fails before anything is read
     there.close()
+
+
+def test_a_program_that_was_not_reading_is_told_why_the_worker_stopped(hook: sy.TorchHook) -> None:
+    """What came before the connection broke counts, before another one is tried."""
+    for index in range(10):
+        with sy.WebsocketServerWorker(hook, port=0, id=f"dan{index}") as server:
+            dan = sy.connect(str(server.address))
+            x = torch.ones(2).send(dan)
+            sy.synchronize()
+            server.stop("the disk is being replaced")
+        with pytest.raises(WorkerLost, match="the disk is being replaced"):
+            x.get()
+        dan.close()
