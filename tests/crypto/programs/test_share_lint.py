@@ -280,3 +280,11 @@ def unpacked(program: ShareProgram) -> ShareProgram:
     operand = pack(program, packer)
     made: ShareProgram = unpack_at(operand, Unpacker(packer.buffers), "")
     return made
+
+
+def test_a_public_tensor_is_no_result() -> None:
+    mask = Action(ShareCode.MASK, (Slot(0), (2,)), {}, Slot(2))
+    public = (torch.tensor([3]),)
+    lint(ShareProgram(1, (mask,), (Slot(2),), constants=public), 2)
+    with pytest.raises(ProgramError, match="a public tensor as a result"):
+        lint(ShareProgram(1, (mask,), (Slot(1),), constants=public), 2)

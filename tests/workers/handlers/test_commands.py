@@ -24,6 +24,7 @@ from syft.workers.wire.messages import (
     Parked,
     Promise,
     Stale,
+    Value,
 )
 from syft.workers.wire.references import REF, REFS
 from tests.workers.core.peers import ME, ask, error_in, put, sent
@@ -145,3 +146,21 @@ def test_what_writes_is_as_right_where_the_process_has_another_default_dtype(
     assert core.store.objects[5].tolist() == [4, 5]
     assert core.store.objects[7].tolist() == [2, 2.5]
     assert core.store.objects[7].dtype is torch.float32
+
+
+def test_questions_in_other_forms_are_answered_or_refused_the_general_way(
+    core: WorkerCore,
+) -> None:
+    """What the short way leaves: too many operands, keywords, results where a question has none."""
+    question = BY_NAME["torch.Tensor.requires_grad.__get__"]
+    asked = Command(1, question, (X,), 9, 0, (), None, None, 0)
+    assert ask(core, asked, peer=Peer("eve")) == Value(1, False)
+    assert ask(core, asked) == Value(1, False)
+    with_owner = Command(1, question, (X, X), 9, 0, (), None, None, 0)  # as Python calls it, too
+    assert ask(core, with_owner) == Value(1, False)
+    for other in (
+        Command(1, question, (X,), 9, 0, (), {"other": 1}, None, 0),
+        Command(1, question, (X,), 9, ONE, (), None, None, 1),
+    ):
+        assert error_in(ask(core, other)), other
+    assert list(core.store.objects) == [5]

@@ -67,4 +67,5 @@ def test_a_program_that_was_not_reading_is_told_why_the_worker_stopped(hook: sy.
             server.stop("the disk is being replaced")
         with pytest.raises(WorkerLost, match="the disk is being replaced"):
             x.get()
+        assert not dan.board.has_come(dan.line), "it has no connection any more"
         dan.close()
