@@ -26,6 +26,7 @@ from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
 from syft.federated.sandbox import create_sandbox as create_sandbox
 from syft.federated import fitting as _fitting  # workers train by it
 from syft.federated.train_config import TrainConfig as TrainConfig
+from syft.hooks.places import at as at
 from syft.hooks.renamed import not_there as _not_there
 from syft.hooks.renamed import explain_renamed_modules as _explain_renamed_modules
 from syft.hooks.sharing_ahead import cost as cost

@@ -83,6 +83,8 @@ class Link:
     rules: ClassVar[dict[Any, Rule]] = {}
     operands: ClassVar[tuple[type[Link], ...]] = ()
     """Other kinds of dispatch-level links that may stand beside this kind in one call."""
+    goes_along: ClassVar[bool] = False
+    """Whether the tensor is nobody's data, and goes to wherever it is used."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -169,6 +171,17 @@ class Link:
         True
         """
         return self.tensor_behind()
+
+    def here(self) -> torch.Tensor | None:
+        """The plain tensor, if its values may be read in this process.
+
+        >>> Link().here() is None
+        True
+        """
+        return None
+
+    def go_to(self, connection: Any) -> None:
+        """Send the tensor over ``connection`` for good, if it goes along with what uses it."""
 
     def reference(self, connection: Any) -> tuple[int, ...] | None:
         """How a command over ``connection`` names this tensor; None if it is not over there."""

@@ -215,8 +215,8 @@ class Wrapper(ChosenMethods, torch.Tensor):
             return self.child.call(torch.Tensor.apply_, (self, function), {})
         self._refuse("apply_()")
 
-    def numpy(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: the data is not here.  Raises :class:`~syft.exceptions.DataStaysPut`.
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused unless the data is here.  Raises :class:`~syft.exceptions.DataStaysPut`.
 
         >>> x = torch.tensor([1.0, 2.0]).send(bob)
         >>> x.numpy()
@@ -224,10 +224,12 @@ class Wrapper(ChosenMethods, torch.Tensor):
         ...
         syft.exceptions.DataStaysPut: ...
         """
-        self._refuse("numpy()")
+        here = self.child.here()
+        return self._refuse("numpy()") if here is None else here.numpy(*args, **kwargs)
 
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._refuse("numpy conversion")
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        here: Any = self.child.here()
+        return self._refuse("numpy conversion") if here is None else here.__array__(*args, **kwargs)
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse("dlpack export")

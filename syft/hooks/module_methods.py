@@ -21,17 +21,21 @@ from torch import nn
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotSendable
-from syft.hooks import bulk, tensor_methods
+from syft.hooks import bulk, places, tensor_methods
+from syft.ops.nested import every_tensor
 from syft.tensors import conversions
+from syft.tensors.constant import WENT
 from syft.tensors.shared.shared_values import get_each
 from syft.torch_private import exchange_contents
 from syft.workers.client.answers import tensor_in
+from syft.workers.client.operands import MOST_BYTES
 from syft.workers.client.transport import Owner
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 ChangeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 Undo = Callable[[torch.Tensor, torch.Tensor], None]
 
+_PLAIN = (bool, int, float, str, nn.Module, type(None))
 _REGISTERING = frozenset(
     method.__code__
     for method in (nn.Module.register_parameter, nn.Module.register_buffer, nn.Module.add_module)
@@ -77,13 +81,32 @@ def tensors_of(module: nn.Module) -> list[torch.Tensor]:
     return list(found.values())
 
 
+def _state_of(module: nn.Module, sending: bool = False) -> list[torch.Tensor]:
+    """The same, and the plain attributes of its parts that went along with it; if it is about to be
+    sent, those that are to go, too: small tensors, also in lists and dictionaries."""
+    found = {id(tensor): tensor for tensor in tensors_of(module)}
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if name[0] != "_" and not isinstance(value, _PLAIN):
+                for tensor in every_tensor(value):
+                    is_ours = tensor_methods.is_part(tensor) or WENT in vars(tensor)
+                    if is_ours or sending and _is_small_constant(tensor):
+                        found.setdefault(id(tensor), tensor)
+    return list(found.values())
+
+
+def _is_small_constant(tensor: torch.Tensor) -> bool:
+    plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
+    return plain and not tensor.requires_grad and tensor.nbytes <= MOST_BYTES
+
+
 def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.Module:
     """Replace the contents of every parameter and buffer by ``change(tensor)``.
 
     Returns the module.  If one change fails, ``undo(tensor, changed)`` is called for those made so
     far.  Raises :class:`~syft.exceptions.NotSendable` if an autograd graph still holds one of them.
     """
-    old = tensors_of(module)
+    old = _state_of(module)
     with contextlib.ExitStack() as undoing:
         new = []
         for tensor in old:
@@ -104,7 +127,7 @@ def exchange_tensors(
 ) -> nn.Module:
     """Replace the contents of every parameter and buffer (of those in ``only``) by those of
     ``change(tensors)``, all made at once; otherwise as :func:`replace_tensors`."""
-    old = tensors_of(module) if only is None else only
+    old = _state_of(module) if only is None else only
     new = change(old)
     try:
         _swap_module(module, old, [_part_like(*pair) for pair in zip(old, new, strict=True)])
@@ -194,10 +217,12 @@ def send_module(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
     place = owner.get_worker(locations[0])
-    here = [tensor for tensor in tensors_of(module) if not _is_at(tensor, place)]
-    return exchange_tensors(
+    here = [tensor for tensor in _state_of(module, sending=True) if not _is_at(tensor, place)]
+    exchange_tensors(
         module, lambda tensors: bulk.send_all(tensors, place, owner, user), bulk.unsend, here
     )
+    places.follow(module)
+    return module
 
 
 def _is_at(tensor: torch.Tensor, place: Any) -> bool:
@@ -228,13 +253,14 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     >>> model.get().weight.shape, bob.objects_count()
     (torch.Size([1, 2]), 0)
     """
+    places.unfollow(module)
     if any(first_link(tensor).shared_cell() for tensor in tensors_of(module)):
 
         def together(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
             return get_each(tensors, user, lambda rest: [one.detach().clone() for one in rest])
 
         return exchange_tensors(module, together)
-    pointers = [link for tensor in tensors_of(module) for link in first_link(tensor).remote_links()]
+    pointers = [link for tensor in _state_of(module) for link in first_link(tensor).remote_links()]
 
     def fetched(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         return list(map(tensor_in, bulk.get_all(tensors, user, keep=True, call="get")))

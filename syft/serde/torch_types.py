@@ -238,8 +238,8 @@ def _pack_size(value: torch.Size, packer: Packer) -> Operand:
 def _unpack_size(operand: Sequence[Any], unpacker: Unpacker) -> torch.Size:
     lengths = unpack_items(operand[1:], unpacker)
     for index, length in enumerate(lengths):
-        if type(length) is not int or not 0 <= length <= MAX_INT:
-            expect_int(length, f"[{index}]")
+        if type(length) is not int or not -MAX_INT <= length <= MAX_INT:  # -1 in `reshape`
+            expect_int(length, f"[{index}]", low=-MAX_INT)
     return torch.Size(lengths)
 
 

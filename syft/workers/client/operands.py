@@ -12,6 +12,9 @@ bools in the place of an index are part of what is asked, as a number or a slice
 that somebody forgot to send.  So they go, as long as they are small.  Data never does so: a tensor
 of floats, one that requires grad, a private one, one in any other place.
 
+Tensors that a module of the user's makes inside its forward stand behind a link, and say
+themselves that they go along (:mod:`syft.tensors.constant`).
+
 Nothing about a tensor tells whether torch made it on the way, but the stack does: the caller's
 tensors are among the arguments of the call by which the program entered torch, or held by a module
 there.  Only a call that would otherwise be refused pays for the look.
@@ -35,7 +38,7 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import LocationMismatch
 from syft.ops.calls import mutated_argument
 from syft.ops.nested import Arguments, Keywords, is_container, leaves, replace
-from syft.ops.table import BY_NAME, COLUMNS, FLAGS, NAMES, ops_where
+from syft.ops.table import BY_NAME, COLUMNS, FLAGS, FRESH, JOINS, NAMES, ops_where
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
@@ -149,21 +152,23 @@ _CARRIES_PLAIN = ops_where("operand", "local")
 class Operands:
     """Packs the arguments of one command; the packer gathers the data that travels along."""
 
-    __slots__ = ("connection", "number", "packer", "_indices")
+    __slots__ = ("connection", "number", "packer", "_indices", "_target")
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.number = number
         self.packer = Packer(worker=connection.owner.core, destination=connection)
         self._indices: list[torch.Tensor] = []
+        self._target: Any = None
 
     def pack(self, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords | None]:
         """The arguments as operands; raises :class:`~syft.exceptions.LocationMismatch`."""
         args = with_tensors(self.number, args)
         self._indices = indices_in(self.number, args, kwargs)
+        self._target = mutated_argument(FLAGS[self.number], args, kwargs)
         self._check(args)
         self._check(tuple(kwargs.values()))
-        self._check_written(mutated_argument(FLAGS[self.number], args, kwargs))
+        self._check_written()
         packed = tuple(
             arg if type(arg) in _BARE and type(arg) is not int else pack(arg, self.packer)
             for arg in args
@@ -183,10 +188,18 @@ class Operands:
 
     def _check_tensor(self, tensor: torch.Tensor) -> None:
         if type(tensor) is Wrapper:
+            if tensor.child.goes_along and self._may_keep(tensor):
+                tensor.child.go_to(self.connection)
             if tensor.child.reference(self.connection) is None:
-                self._mismatch(tensor.child.place(), tensor.child.location)
+                self._mismatch(tensor, tensor.child.place(), tensor.child.location)
         elif tensor.requires_grad and torch.is_grad_enabled() or not self._may_travel(tensor):
-            self._mismatch(self.connection.owner.id)
+            self._mismatch(tensor, self.connection.owner.id)
+
+    def _may_keep(self, tensor: Wrapper) -> bool:
+        """Whether the call may write to a tensor, or return its memory."""
+        if self._target is not None and not FLAGS[self.number] & JOINS:
+            return any(leaf is tensor for leaf in leaves(self._target))
+        return not FLAGS[self.number] & FRESH
 
     def _may_travel(self, tensor: torch.Tensor) -> bool:
         if full_guard_of(tensor) is not None:
@@ -195,15 +208,27 @@ class Operands:
             return True
         return any(tensor is index for index in self._indices) or made_by_torch(tensor)
 
-    def _check_written(self, target: Any) -> None:
-        for leaf in leaves(target):
+    def _check_written(self) -> None:
+        for leaf in leaves(self._target):
             if isinstance(leaf, torch.Tensor) and type(leaf) is not Wrapper:
-                self._mismatch(self.connection.owner.id)
+                self._mismatch(leaf, self.connection.owner.id)
 
-    def _mismatch(self, place: str, location: Any = None) -> None:
+    def _mismatch(self, tensor: torch.Tensor, place: str, location: Any = None) -> None:
         there = self.connection.location.id
         if location not in (None, self.connection.location) and place == there:
             place, there = repr(location), repr(self.connection.location)  # it is asked as a user
         elif place == there:  # a pointer to the caller's own store, and a tensor that is not in it
             place = "here (not behind a pointer)"
-        raise LocationMismatch(NAMES[self.number], (there, place))
+        raise _mismatched(NAMES[self.number], (there, place), tensor)
+
+
+def _mismatched(op: str, places: tuple[str, str], tensor: torch.Tensor) -> LocationMismatch:
+    """The error, with a note about an operand that is here (made here: a frame that holds what it
+    raises would keep the pointers among the operands)."""
+    error = LocationMismatch(op, places)
+    if type(tensor) is not Wrapper:
+        is_part = isinstance(tensor, nn.Parameter)
+        what = "A parameter" if is_part else "The tensor"
+        cure = "send its module, model" if is_part else "x"
+        error.add_note(f"{what} of shape {tuple(tensor.shape)} is here: {cure}.send({places[0]}).")
+    return error

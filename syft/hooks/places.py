@@ -1,0 +1,157 @@
+"""Where tensors are made that hold nobody's data: in the forward pass of a module that was sent, and
+in ``with sy.at(bob):``.
+
+A mode sees them being made, and costs each other call in the forward pass some time.  So a look at
+the code of a module, when it is sent, says whether it may make any.  The look is generous: whatever
+calls functions that are not torch's may.  A module whose forward pass is left as it is makes none,
+or is told by a :class:`~syft.exceptions.LocationMismatch` what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import weakref
+from collections.abc import Iterator
+from contextvars import ContextVar
+from functools import cache
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from syft.chain.wrapper import Wrapper
+from syft.ops.control import RECORDING
+from syft.tensors.constant import MAKERS, ConstantTensor, MakingConstants
+from syft.workers.client.transport import Location as Worker
+
+_MAKING: Final = {maker.__name__ for maker in MAKERS if maker is not None} | {"rsample", "sample", "distributions"}
+_KNOWN: Final = frozenset(("torch", "builtins", "math"))
+_FORWARD: Final = "forward"
+_INSIDE: ContextVar[bool] = ContextVar("inside the forward pass of a sent module", default=False)
+
+
+@contextlib.contextmanager
+def at(worker: Worker) -> Iterator[Worker]:
+    """A context in which ``torch.zeros(3)``, and what else is made of nothing but numbers, is made
+    at a worker.
+
+    >>> with sy.at(bob):
+    ...     x = torch.arange(3)
+    >>> x, (x + 1).get()
+    ((Wrapper)>[PointerTensor | me:... -> bob:...], tensor([1, 2, 3]))
+    """
+    with MakingConstants(lambda tensor: tensor.send(worker)):  # type: ignore[attr-defined]
+        yield worker
+
+
+def _going_along(tensor: torch.Tensor) -> torch.Tensor:
+    return ConstantTensor().on(tensor)
+
+
+class SentForward:
+    """The forward pass of a module that was sent: what it makes goes to where it is used.
+
+    It stands in the place of the method, and not around the call of the module, since it has to end
+    with an interrupt, too, of which torch tells no hook.
+    """
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = weakref.ref(module)
+
+    @property
+    def module(self) -> nn.Module:
+        """The module, which has this in the place of its method."""
+        module = self._module()
+        assert module is not None, "it calls its own forward pass"
+        return module
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(type(self.module).forward.__get__(self.module))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module = self.module
+        forward: Any = type(module).forward
+        if _INSIDE.get() or RECORDING.get() is not None:
+            return forward(module, *args, **kwargs)
+        token = _INSIDE.set(True)
+        try:
+            with MakingConstants(_going_along):
+                return forward(module, *args, **kwargs)
+        finally:
+            _INSIDE.reset(token)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SentForward:
+        return SentForward(memo[id(self.module)])
+
+
+def follow(module: nn.Module) -> None:
+    """Have what the forward pass of a module and its parts makes go to where it is used, until
+    :func:`unfollow`.
+
+    >>> model = nn.Linear(2, 1); follow(model); "forward" in vars(model)
+    False
+    """
+    for part in module.modules():
+        kind: Any = type(part)
+        held = (value for value in vars(part).values() if callable(value))
+        makes = makes_tensors(kind) or not all(map(_is_known, held))
+        if makes and _FORWARD not in vars(part):
+            part.__dict__[_FORWARD] = SentForward(part)
+
+
+def unfollow(module: nn.Module) -> None:
+    """Give a module and its parts their own forward passes again, and the constants that these have
+    kept as plain tensors."""
+    for part in module.modules():
+        if type(vars(part).get(_FORWARD)) is SentForward:
+            del part.__dict__[_FORWARD]
+            for name, value in vars(part).items():
+                if type(value) is Wrapper and (here := value.child.here()) is not None:
+                    part.__dict__[name] = here
+
+
+@cache
+def makes_tensors(kind: Any) -> bool:
+    """Whether the methods of a module may make tensors, as far as a look at their code tells.
+
+    >>> class Noisy(nn.Linear):
+    ...     def forward(self, x):
+    ...         return super().forward(x) + torch.randn(1)
+    >>> makes_tensors(Noisy), makes_tensors(nn.Linear), makes_tensors(nn.LSTM)
+    (True, False, False)
+    """
+    for base in kind.__mro__:
+        if _root(base.__module__) in _KNOWN:
+            continue
+        for name, value in vars(base).items():
+            method = getattr(value, "__func__", getattr(value, "fget", value))
+            if name != "__init__" and isinstance(method, FunctionType):
+                if _may_make(method.__code__, method.__globals__):
+                    return True
+    return False
+
+
+def _may_make(code: CodeType, names: dict[str, Any]) -> bool:
+    if set(code.co_freevars) - {"__class__"} or not _MAKING.isdisjoint(code.co_names):
+        return True
+    if not all(_is_known(names.get(name)) for name in code.co_names):
+        return True
+    return any(_may_make(part, names) for part in code.co_consts if type(part) is CodeType)
+
+
+def _is_known(value: Any) -> bool:
+    """Whether a global is a number, or a module, class or function that makes no tensors by itself
+    but under the names that are looked for."""
+    if value is None or isinstance(value, (int, float, str, bool)):
+        return True
+    where = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return _root(where) in _KNOWN and not str(where).startswith("torch.distributions")
+
+
+def _root(name: str | None) -> str:
+    return str(name).partition(".")[0]
