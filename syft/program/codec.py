@@ -23,7 +23,7 @@ from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage
 from syft.ops.nested import SCALAR_TYPES
 from syft.program.lint import check
-from syft.program.program import Action, Mode, Program, Slot
+from syft.program.program import Action, Mode, Program, Slot, slot_at
 from syft.serde.expect import expect_fields, expect_int, malformed, prepend
 from syft.serde.frame import encode_header
 from syft.serde.packer import Packer, Unpacker
@@ -39,10 +39,6 @@ _LEVELS = 5
 _GRAD, _INFERENCE = 1, 2
 _AnyProgram = TypeVar("_AnyProgram", bound=Program)
 
-_SLOTS = tuple(map(Slot, range(1024)))
-"""The first slots, made once: a program has thousands of them."""
-
-
 # ------------------------------------------------------------------------------------------ slots
 
 
@@ -52,7 +48,7 @@ def _pack_slot(slot: Slot, packer: Packer) -> Operand:
 
 def _unpack_slot(operand: Sequence[Any], unpacker: Unpacker) -> Slot:
     expect_fields(operand, 1)
-    return _slot_at(expect_int(operand[1], ".slot"))
+    return slot_at(expect_int(operand[1], ".slot"))
 
 
 # ---------------------------------------------------------------------------------------- packing
@@ -240,15 +236,11 @@ def _unpack_action(record: Any, slot: int, unpacker: Unpacker) -> tuple[Action, 
         raise malformed("op, operands[, results[, keywords[, mode]]]", record)
     args = _unpack_operands(_array(record[1], ".args"), unpacker, ".args")
     if len(record) == 2:
-        return Action(record[0], args, {}, _slot_at(slot)), slot + 1
+        return Action(record[0], args, {}, slot_at(slot)), slot + 1
     out, slot = _number_results(record[2], slot, ".out", unpacker)
     kwargs = _unpack_keywords(record[3], unpacker) if len(record) > 3 else {}
     mode = _unpack_mode(record[4]) if len(record) > 4 else None
     return Action(record[0], args, kwargs, out, mode), slot
-
-
-def _slot_at(index: int) -> Slot:
-    return _SLOTS[index] if index < len(_SLOTS) else Slot(index)
 
 
 def count_items(items: int, unpacker: Unpacker) -> None:
@@ -284,7 +276,7 @@ def _number_results(
     if pattern is None:
         return None, slot
     if type(pattern) is int and pattern == 1:
-        return _slot_at(slot), slot + 1
+        return slot_at(slot), slot + 1
     if type(pattern) not in (list, tuple) or not levels:
         raise malformed("1, nil or an array of these", pattern, where)
     count_items(len(pattern), unpacker)

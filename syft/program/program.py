@@ -22,7 +22,7 @@ from typing import Any, Self
 import torch
 
 from syft.exceptions import ProgramError
-from syft.ops.nested import leaves, replace
+from syft.ops.nested import SCALAR_TYPES, leaves, replace
 from syft.ops.table import NAMES
 
 
@@ -38,6 +38,20 @@ class Slot:
 
     def __repr__(self) -> str:
         return f"Slot({self.index})"
+
+
+_SLOTS = tuple(map(Slot, range(1024)))
+"""The first slots, made once: a program has thousands of them, and the same object compares
+faster."""
+
+
+def slot_at(index: int) -> Slot:
+    """The slot of a number.
+
+    >>> slot_at(3) is slot_at(3)
+    True
+    """
+    return _SLOTS[index] if index < len(_SLOTS) else Slot(index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +172,13 @@ def fill_slots(pattern: Any, values: Mapping[int, Any]) -> Any:
 
 
 def numbered(
-    given: Iterable[int], actions: Iterable[Action], values: Mapping[int, Any]
+    given: Iterable[int], actions: Iterable[Any], values: Mapping[int, Any]
 ) -> tuple[tuple[Action, ...], dict[int, Any]]:
     """The actions with their slots numbered as a program has them, and what each slot became.
 
-    Builders number slots as they like, since nobody knows how many inputs there will be while the
-    first actions are recorded.  ``given`` are the slots that have a value before, in the order of
-    the program; the results follow.  A slot in ``values`` is replaced by that value.
+    They may be held ones (:mod:`syft.program.held_actions`), whose slots have any numbers.
+    ``given`` are the slots that have a value before, in the order of the program; the results
+    follow.  A slot in ``values`` is replaced by that value.
 
     >>> from syft.ops.table import BY_NAME
     >>> add = Action(BY_NAME["torch.add"], (Slot(-1), Slot(-2)), {}, Slot(70))
@@ -172,18 +186,30 @@ def numbered(
     >>> actions[0].args, actions[0].out, moved[70]
     ((Slot(0), 0.5), Slot(1), Slot(1))
     """
-    moved = dict(values)
-    left = [index for index in given if index not in values]
-    actions = tuple(actions)
-    left += [slot.index for action in actions for slot in slots_in(action.out)]
-    for index in left:
-        moved.setdefault(index, Slot(len(moved) - len(values)))
+    moved, actions = dict(values), tuple(actions)
+    before = len(moved)
+    for index in given:
+        moved.setdefault(index, slot_at(len(moved) - before))
+    for one in actions:
+        for slot in (one.out,) if type(one.out) is Slot else slots_in(one.out):
+            moved.setdefault(slot.index, slot_at(len(moved) - before))
 
-    def action(each: Action) -> Action:
-        args, kwargs, out = fill_slots((each.args, each.kwargs, each.out), moved)
-        return Action(each.op, args, kwargs, out, each.mode)
+    def operand(one: Any) -> Any:
+        if type(one) is Slot:
+            return moved[one.index]
+        return one if type(one) in SCALAR_TYPES else fill_slots(one, moved)
 
-    return tuple(map(action, actions)), moved
+    made = [
+        Action(
+            one.op,
+            tuple([operand(arg) for arg in one.args]),
+            {name: operand(arg) for name, arg in one.kwargs.items()} if one.kwargs else {},
+            operand(one.out),
+            one.mode,
+        )
+        for one in actions
+    ]
+    return tuple(made), moved
 
 
 def without_inputs(program: Program, values: Mapping[int, Any]) -> Program:

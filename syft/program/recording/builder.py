@@ -16,19 +16,11 @@ import torch
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import CONSTANT_TYPES, EXACT_TENSOR_TYPES, rebuild_tuple
-from syft.program.program import Program
+from syft.program.held_actions import HeldAction, HeldActions
+from syft.program.program import Program, Slot, fill_slots
 from syft.program.recording.environment.snapshot import Snapshot, storage_of
 from syft.program.recording.environment.source_line import SourceLine, user_line
-from syft.program.recording.recorded_actions import (
-    PendingSlot,
-    RecordedAction,
-    completed,
-    is_read,
-    number_slots,
-    with_expectations_first,
-    with_slots,
-    without_unread,
-)
+from syft.program.recording.recorded_actions import with_expectations_first, without_unread
 from syft.program.recording.symbolic import SYMBOLIC_TYPES, Symbolic, SymbolicShape, concrete
 from syft.torch_private import alias_of, functorch_level
 
@@ -42,10 +34,11 @@ _INSTEAD_OF_FOREIGN: Final = (
 )
 
 
-class ProgramBuilder:
+class ProgramBuilder(HeldActions):
     """Builds one program; ``scope`` tells its slots from those of other builders.
 
-    Scope 0 is the recorded function, the others are branches and bodies of loops.
+    Scope 0 is the recorded function, the others are branches and bodies of loops, which know the
+    builder of the program ``around`` them.
 
     >>> builder = ProgramBuilder(0)
     >>> x = torch.ones(2)
@@ -54,30 +47,31 @@ class ProgramBuilder:
     True
     """
 
-    def __init__(self, scope: int) -> None:
-        self.scope = scope
-        self.given: list[PendingSlot] = []
-        """Slots that have a value before the program runs."""
-        self.actions: list[RecordedAction] = []
+    def __init__(self, scope: int, around: ProgramBuilder | None = None) -> None:
+        super().__init__(scope)
+        self.read: set[int] = set() if around is None else around.read
+        """The slots that some action reads, in the programs inside of this one too."""
         self.snapshots: list[Snapshot] = []
         """The tensors from outside that were captured, as they were."""
         self.aliased: list[Snapshot] = []
         """The tensors of the surrounding program for which inputs of a branch stand."""
-        self.captured_numbers: dict[int, tuple[Symbolic, PendingSlot]] = {}
+        self.captured_numbers: dict[int, tuple[Symbolic, Slot]] = {}
         """Symbolic numbers of the surrounding program, with the inputs that stand for them."""
         self.saw_symbolic = False
         """Whether an operand was a symbolic number since this was last set to False."""
         self.has_data_dependent = False
         """Whether the shape of some result follows from values."""
+        self.data_dependent: set[int] = set()
+        """The slots of results of which that is so, but for those of branches."""
         self.objects: list[Any] = []
         """Every object that was seen, alive so that identities stay unique."""
-        self._slots: dict[int, PendingSlot] = {}
+        self._slots: dict[int, Slot] = {}
         self._snapshot_of: dict[int, Snapshot] = {}
         self._by_storage: dict[int, list[Snapshot]] = {}
         self._written_storages: set[int] = set()
-        self._number_slots: dict[int, PendingSlot] = {}
+        self._number_slots: dict[int, Slot] = {}
         self._expected: set[tuple[Any, ...]] = set()
-        self.computed: dict[Any, tuple[PendingSlot, Any]] = {}
+        self.computed: dict[Any, tuple[Slot, Any]] = {}
         """The slots of arithmetic on numbers that was recorded, beside what it was recorded of."""
 
     @property
@@ -87,25 +81,26 @@ class ProgramBuilder:
 
     # -- values
 
-    def add_input(self, value: Any = None) -> PendingSlot:
+    def add_input(self, value: Any = None) -> Slot:
         """The slot of a value that exists before the program runs."""
-        slot = PendingSlot(self.scope)
-        self.given.append(slot)
+        slot = self.input(value)
         if isinstance(value, torch.Tensor):
             self._slots[id(value)] = slot
             self.objects.append(value)
         return slot
 
-    def add_alias(self, value: Any, tensor: torch.Tensor) -> PendingSlot:
+    def add_alias(self, value: Any, tensor: torch.Tensor) -> Slot:
         """The slot of an input that stands for a tensor of the surrounding program."""
         snapshot = Snapshot(tensor, user_line())
         self.aliased.append(snapshot)
         self._by_storage.setdefault(storage_of(tensor), []).append(snapshot)
         return self.add_input(value)
 
-    def bind(self, value: Any, data_dependent: bool = False) -> PendingSlot:
+    def bind(self, value: Any, data_dependent: bool = False) -> Slot:
         """Make a slot for a new value; for a value that has one, the new slot replaces it."""
-        slot = self._slots[id(value)] = PendingSlot(self.scope, data_dependent)
+        slot = self._slots[id(value)] = self.new_slot()
+        if data_dependent:
+            self.data_dependent.add(slot.index)
         self.objects.append(value)
         return slot
 
@@ -141,7 +136,7 @@ class ProgramBuilder:
             value = items if isinstance(value, list) else rebuild_tuple(value, items)
         return tuple(pattern), value
 
-    def slot_of(self, value: Any) -> PendingSlot | None:
+    def slot_of(self, value: Any) -> Slot | None:
         """The slot of a tensor, if it has one."""
         return self._slots.get(id(value))
 
@@ -199,7 +194,7 @@ class ProgramBuilder:
         if recorder is None:
             return concrete(value)
         self.saw_symbolic = True
-        if value.slot is not None and value.slot.scope == self.scope:
+        if value.slot is not None and self.is_own(value.slot):
             return value.slot
         key = value if value.slot is None else value.slot
         slot = self._number_slots.get(id(key))
@@ -207,13 +202,13 @@ class ProgramBuilder:
             if value.comparison is not None:
                 slot = recorder.record_comparison(*value.comparison)
             else:  # the surrounding program made it: it becomes a further input
-                slot = PendingSlot(self.scope)
+                slot = self.new_slot()
                 self.captured_numbers[id(key)] = (value, slot)
             self._number_slots[id(key)] = slot
             self.objects.append(key)
         return slot
 
-    def is_new_expectation(self, action: RecordedAction) -> bool:
+    def is_new_expectation(self, action: HeldAction) -> bool:
         """Whether the program does not expect the very same already."""
         relation, first, second, holds = action.args
         key = (relation, type(first), first, type(second), second, holds)
@@ -223,7 +218,7 @@ class ProgramBuilder:
 
     # -- tensors from outside
 
-    def capture(self, tensor: torch.Tensor) -> PendingSlot:
+    def capture(self, tensor: torch.Tensor) -> Slot:
         """The slot of a tensor from outside; raises CannotRecord if a program cannot hold it."""
         line = user_line()
         _refuse_unrecordable(tensor, line)
@@ -257,24 +252,27 @@ class ProgramBuilder:
         outputs: Any,
         state: int = 0,
         constants: tuple[torch.Tensor, ...] = (),
-        prelude: Collection[tuple[RecordedAction, list[PendingSlot]]] = (),
+        prelude: Collection[tuple[HeldAction, list[Slot]]] = (),
     ) -> Program:
         """The complete program.
 
         By now ``given`` holds the slots of inputs, state and constants, in that order.  An action
         of ``prelude`` is put before all others if one of the slots beside it is read.
         """
-        actions = without_unread(self.actions, outputs)
+        actions = without_unread(self.actions, outputs, self.read)
         if not self.in_branch:
             actions = with_expectations_first(actions, self.given)
         if prelude:
-            actions = [item for item, slots in prelude if any(map(is_read, slots))] + actions
+            needed = [
+                item for item, slots in prelude if any(one.index in self.read for one in slots)
+            ]
+            actions = needed + actions
         self.actions = actions
-        number_slots(self.given, actions)
+        numbered, moved = self.numbered(self.given)
         return Program(
             inputs=len(self.given) - state - len(constants),
-            actions=tuple(map(completed, actions)),
-            outputs=with_slots(outputs),
+            actions=numbered,
+            outputs=fill_slots(outputs, moved),
             state=state,
             constants=constants,
             lines=tuple([str(item.line) for item in actions]),
@@ -285,7 +283,7 @@ _Convert = Callable[[ProgramBuilder, Any], Any]
 _BY_TYPE: Final[dict[type, _Convert]] = {
     **dict.fromkeys(EXACT_TENSOR_TYPES, ProgramBuilder.capture),
     **dict.fromkeys(SYMBOLIC_TYPES.values(), ProgramBuilder._number),
-    **dict.fromkeys((PendingSlot, Program), ProgramBuilder._constant),
+    **dict.fromkeys((Slot, Program), ProgramBuilder._constant),
     **dict.fromkeys((tuple, torch.Size, SymbolicShape), ProgramBuilder._tuple),
     list: ProgramBuilder._list,
     dict: ProgramBuilder._dict,

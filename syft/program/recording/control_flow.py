@@ -20,9 +20,9 @@ from syft.ops.control import RECORDING, Branch
 from syft.ops.nested import leaves, replace
 from syft.ops.table import COND, WHILE_LOOP
 from syft.program.lowered import Lowered
+from syft.program.program import Slot
 from syft.program.recording.builder import ProgramBuilder, refuse_foreign
 from syft.program.recording.environment.source_line import user_line
-from syft.program.recording.recorded_actions import PendingSlot
 from syft.program.recording.symbolic import Origin, concrete, is_symbolic, symbolic
 from syft.program.recording.tracer import Tracer
 from syft.torch_private import alias_of
@@ -197,7 +197,7 @@ class ControlFlowTracer:
             _add_inputs(branch.builder, captured)
         return list(captured.values())
 
-    def _bind(self, results: Sequence[Any]) -> tuple[tuple[PendingSlot, ...], list[Any]]:
+    def _bind(self, results: Sequence[Any]) -> tuple[tuple[Slot, ...], list[Any]]:
         """The slots of the results of branches, and the results as the function is to see them."""
         builder = self._tracer.builder
         builder.has_data_dependent = True  # shapes may depend on which branch was taken
@@ -206,7 +206,7 @@ class ControlFlowTracer:
             if isinstance(value, torch.Tensor):
                 slot, value = builder.bind_result(value, data_dependent=True)
             else:
-                slot = PendingSlot(builder.scope)
+                slot = builder.new_slot()
                 value = symbolic(value, self._tracer.handle, slot, Origin.VALUE)
             slots.append(slot)
             own.append(value)
@@ -217,7 +217,7 @@ def _add_inputs(builder: ProgramBuilder, captured: Iterable[int]) -> None:
     """Give a branch an input for each captured value, used or not, in the common order."""
     own = {id(snapshot.tensor): snapshot.slot for snapshot in builder.snapshots}
     own.update((key, slot) for key, (_, slot) in builder.captured_numbers.items())
-    builder.given += [own.get(key) or PendingSlot(builder.scope) for key in captured]
+    builder.given += [own.get(key) or builder.new_slot() for key in captured]
 
 
 def _is_value(leaf: Any) -> bool:

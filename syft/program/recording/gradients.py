@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from syft.exceptions import CannotRecord
+from syft.program.held_actions import HeldAction
+from syft.program.program import Slot
 from syft.program.recording.builder import ProgramBuilder
-from syft.program.recording.recorded_actions import PendingSlot, RecordedAction
 from syft.ops.table import BY_NAME, NAMES
 from syft.program.recording.environment.snapshot import version_of
 from syft.program.recording.environment.source_line import user_line
@@ -49,7 +50,7 @@ class GradientTracker:
     """
 
     def __init__(self, unused: tuple[torch.Tensor, ...] = ()) -> None:
-        self.ensured: dict[int, tuple[RecordedAction, list[PendingSlot]]] = {}
+        self.ensured: dict[int, tuple[HeldAction, list[Slot]]] = {}
         """Actions that give a leaf a gradient, with the slots that were read before it had one."""
         self._decided: set[int] = {id(tensor) for tensor in unused}
         """The tensors for which the function itself decides whether there is a gradient."""
@@ -60,7 +61,7 @@ class GradientTracker:
         """The gradient of a tensor when it was last read, by scope and tensor."""
 
     def read(
-        self, builder: ProgramBuilder, action: RecordedAction, tensor: torch.Tensor
+        self, builder: ProgramBuilder, action: HeldAction, tensor: torch.Tensor
     ) -> torch.Tensor | None:
         """The gradient of a tensor; recorded if there is one, and again only after a change."""
         grad = tensor.grad
@@ -75,7 +76,7 @@ class GradientTracker:
             action.out = builder.bind(grad)
             builder.actions.append(action)
             if from_outside:
-                ensure = RecordedAction(
+                ensure = HeldAction(
                     _ENSURE, action.args, {}, None, None, action.line, action.optimizer
                 )
                 self.ensured.setdefault(id(tensor), (ensure, []))[1].append(action.out)
@@ -96,7 +97,7 @@ class GradientTracker:
         return grad
 
     def after_inplace(
-        self, builder: ProgramBuilder, action: RecordedAction, args: tuple[Any, ...]
+        self, builder: ProgramBuilder, action: HeldAction, args: tuple[Any, ...]
     ) -> None:
         """Called after an in-place action, which may have set a gradient."""
         if action.op in _SET:
@@ -104,9 +105,7 @@ class GradientTracker:
             self._decided.add(id(args[0]))
             self._zeros.pop(id(args[0]), None)
 
-    def backward(
-        self, builder: ProgramBuilder, action: RecordedAction, run: Callable[[], Any]
-    ) -> Any:
+    def backward(self, builder: ProgramBuilder, action: HeldAction, run: Callable[[], Any]) -> Any:
         """Run backward, and find out which gradients it made."""
         instead = "let the branch return the loss, or use torch.autograd.grad there"
         _refuse_in_branch(builder, action, instead)
@@ -127,7 +126,7 @@ class GradientTracker:
         return result
 
 
-def _refuse_in_branch(builder: ProgramBuilder, action: RecordedAction, instead: str) -> None:
+def _refuse_in_branch(builder: ProgramBuilder, action: HeldAction, instead: str) -> None:
     if builder.in_branch:
         what = f"{NAMES[action.op]} inside a branch or a loop"
         raise CannotRecord(what, str(user_line()), instead)

@@ -12,6 +12,8 @@ import torch
 
 from syft.ops.nested import Arguments, Keywords, leaves, replace
 from syft.ops.table import BY_NAME, FLAGS, NAMES, Function, name_of
+from syft.program.held_actions import HeldAction
+from syft.program.program import Slot
 from syft.program.recording.decisions import DecisionLog
 from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.source_line import requested_by_library
@@ -27,7 +29,7 @@ from syft.program.recording.op_facts import (
     UNBINDS,
 )
 from syft.program.recording.operation_tracer import OperationTracer
-from syft.program.recording.recorded_actions import EXPECT, PendingSlot, RecordedAction
+from syft.program.recording.recorded_actions import EXPECT
 from syft.program.recording.symbolic import (
     NumberRecorder,
     Origin,
@@ -141,26 +143,25 @@ class NumberTracer(OperationTracer, NumberRecorder):
         builder = self.builder
         return builder.snapshot_of(value) is None and builder.slot_of(value) is not None
 
-    def _slot_if_varying(self, tensor: torch.Tensor) -> PendingSlot | None:
+    def _slot_if_varying(self, tensor: torch.Tensor) -> Slot | None:
         """The slot of a tensor whose size may be another at the next call; else None."""
         builder = self.builder
         if builder.in_branch:
             slot = builder.operand(tensor)
-            assert type(slot) is PendingSlot
+            assert type(slot) is Slot
             return slot
         return None if builder.snapshot_of(tensor) is not None else builder.slot_of(tensor)
 
     def _symbolic_result(
-        self, number: int, slot: PendingSlot, args: Arguments, kwargs: Keywords, result: Any
+        self, number: int, slot: Slot, args: Arguments, kwargs: Keywords, result: Any
     ) -> Any:
         """Record an action that makes numbers; returns them as symbolic ones."""
         action = self.new_action(number, args, kwargs)
         self.builder.saw_symbolic = False
-        origin = Origin.VALUE if slot.data_dependent else Origin.SIZE
+        origin = Origin.VALUE if slot.index in self.builder.data_dependent else Origin.SIZE
         if not isinstance(result, tuple):
             return self._add_number_action(action, result, origin)
-        scope = self.builder.scope
-        action.out = tuple([PendingSlot(scope) for _ in result])
+        action.out = tuple([self.builder.new_slot() for _ in result])
         pairs = zip(result, action.out, strict=True)
         items = [symbolic(item, self.handle, part, origin) for item, part in pairs]
         if items:
@@ -168,10 +169,10 @@ class NumberTracer(OperationTracer, NumberRecorder):
         return SymbolicShape(items) if type(result) is torch.Size else tuple(items)
 
     def _add_number_action(
-        self, action: RecordedAction, result: int | float, origin: Origin
+        self, action: HeldAction, result: int | float, origin: Origin
     ) -> Symbolic:
         """Record an action that makes one number; returns it as a symbolic one."""
-        action.out = PendingSlot(self.builder.scope)
+        action.out = self.builder.new_slot()
         self.builder.actions.append(action)
         return symbolic(result, self.handle, action.out, origin)
 
@@ -192,7 +193,7 @@ class NumberTracer(OperationTracer, NumberRecorder):
             result += 1
         return self._add_number_action(action, result, Origin.VALUE)
 
-    def record_arithmetic(self, name: str, operands: tuple[Any, ...]) -> PendingSlot:
+    def record_arithmetic(self, name: str, operands: tuple[Any, ...]) -> Slot:
         """Record arithmetic on numbers, once: an optimizer repeats it for every parameter."""
         computed = self.builder.computed
         key = (name, *[_identity_of(operand) for operand in operands])
@@ -200,7 +201,7 @@ class NumberTracer(OperationTracer, NumberRecorder):
             computed[key] = self._record_unrun(f"syft.ops.numbers.{name}", *operands), operands
         return computed[key][0]
 
-    def record_comparison(self, name: str, operands: tuple[Any, ...]) -> PendingSlot:
+    def record_comparison(self, name: str, operands: tuple[Any, ...]) -> Slot:
         """Record a comparison of numbers, by ops on tensors: the op table has none on numbers."""
         first, second = operands
         dtype = torch.float64 if isinstance(first, float) else torch.int64
@@ -208,11 +209,11 @@ class NumberTracer(OperationTracer, NumberRecorder):
         answer = self._record_unrun(f"torch.Tensor.{name}", tensor, second)
         return self._record_unrun("torch.Tensor.item", answer)
 
-    def _record_unrun(self, name: str, *operands: Any, **keywords: Any) -> PendingSlot:
+    def _record_unrun(self, name: str, *operands: Any, **keywords: Any) -> Slot:
         """Record an action with one result without running it; operands may be slots."""
         action = self.new_action(BY_NAME[name], operands, keywords)
         self.builder.saw_symbolic = False
-        action.out = slot = PendingSlot(self.builder.scope)
+        action.out = slot = self.builder.new_slot()
         self.builder.actions.append(action)
         return slot
 

@@ -25,13 +25,14 @@ from syft.ops.table import (
     SPLITS,
     Function,
 )
+from syft.program.held_actions import HeldAction
+from syft.program.program import slots_in
 from syft.program.recording.builder import ProgramBuilder
 from syft.program.recording.decisions import DecisionLog
 from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.source_line import SourceLine, user_line
 from syft.program.recording.gradients import GradientTracker
 from syft.program.recording.op_facts import has_data_dependent_shape
-from syft.program.recording.recorded_actions import PendingSlot, RecordedAction
 from syft.program.recording.symbolic import concrete
 from syft.program.torch_modes import ModeChanges
 from syft.torch_private import NO_FUNCTION, inside_custom_function
@@ -119,7 +120,7 @@ class OperationTracer:
 
     def new_action(
         self, number: int, args: Arguments, kwargs: Keywords | None = None
-    ) -> RecordedAction:
+    ) -> HeldAction:
         """An action of the current line and modes; the caller adds it to the builder."""
         operand = self.builder.operand
         optimizers = self.decisions.optimizers
@@ -128,7 +129,7 @@ class OperationTracer:
         line = _NO_LINE if self.rerun else user_line(3)
         if mode is not None and not mode.grad and inside_custom_function():
             raise CannotRecord("a custom autograd.Function", str(user_line()), NO_FUNCTION)
-        return RecordedAction(
+        return HeldAction(
             number,
             tuple([operand(arg) for arg in args]),
             {key: operand(value) for key, value in kwargs.items()} if kwargs else {},
@@ -153,7 +154,7 @@ class OperationTracer:
         return target
 
     def _bind_result(
-        self, action: RecordedAction, flags: int, given: tuple[Arguments, Keywords], result: Any
+        self, action: HeldAction, flags: int, given: tuple[Arguments, Keywords], result: Any
     ) -> Any:
         """Give the tensors of a result their slots; returns the result for the function."""
         self.reads_sizes = self.reads_sizes or bool(flags & SPLITS)
@@ -162,7 +163,7 @@ class OperationTracer:
         return result
 
     def _is_data_dependent(
-        self, action: RecordedAction, flags: int, given: tuple[Arguments, Keywords]
+        self, action: HeldAction, flags: int, given: tuple[Arguments, Keywords]
     ) -> bool:
         """Whether the shape of a result follows from values."""
         builder = self.builder
@@ -170,6 +171,5 @@ class OperationTracer:
             builder.has_data_dependent = True
             return True
         return builder.has_data_dependent and any(
-            type(leaf) is PendingSlot and leaf.data_dependent
-            for leaf in leaves((action.args, action.kwargs))
+            slot.index in builder.data_dependent for slot in slots_in((action.args, action.kwargs))
         )

@@ -38,6 +38,7 @@ import torch
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import container_class, replace
+from syft.program.held_actions import HeldAction
 from syft.program.program import Action, Program, Slot
 from syft.program.recording.decisions import warn_frozen
 from syft.program.recording.environment.source_line import SourceLine, last_line_of
@@ -50,7 +51,7 @@ from syft.program.recording.input_sizes import (
     row_variations,
     vary_all_axes,
 )
-from syft.program.recording.recorded_actions import EXPECT, RecordedAction
+from syft.program.recording.recorded_actions import EXPECT
 from syft.program.recording.trace import FunctionTrace, trace_function
 
 
@@ -237,7 +238,7 @@ class _Verification:
         if not self._warned and not _equal_with_nan(first.program.outputs, again.program.outputs):
             self._frozen(None, "a number or a name that Python made for the result")
 
-    def _frozen(self, action: RecordedAction | None, what: str) -> None:
+    def _frozen(self, action: HeldAction | None, what: str) -> None:
         """Warn that something is frozen in the program, at the line of an action."""
         if action is None and not self._first.actions and self._warned:
             return  # the program is empty, and the user was warned of the decision that led there

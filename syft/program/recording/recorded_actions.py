@@ -1,20 +1,14 @@
-"""Recorded actions, and how they become the actions of a program.
-
-The slots of a program are numbered at the end of a recording: captured tensors (parameters of a
-closure, constants) come before the results, and their number is not known earlier.  Until then a
-:class:`PendingSlot` stands for each slot.
-"""
+"""What is left out of recorded actions, and which come first, before they become a program."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
-from syft.ops.nested import SCALAR_TYPES, leaves, replace
+from syft.ops.nested import SCALAR_TYPES
 from syft.ops.table import BY_NAME, FLAGS, METADATA, may_alter
-from syft.program.program import Action, Mode, Program, Slot
-from syft.program.recording.environment.source_line import SourceLine
+from syft.program.held_actions import HeldAction
+from syft.program.program import Program, Slot, slots_in
 
 EXPECT: Final = BY_NAME["syft.ops.numbers.expect"]
 OF_SIZES: Final = frozenset(
@@ -33,96 +27,45 @@ _ONLY_READS: Final = frozenset(
 """Ops that make numbers or look something up: dropped if nothing reads the result."""
 
 
-class PendingSlot:
-    """Stands for a slot until the slots are numbered.
-
-    ``scope`` is that of the builder it belongs to.  ``data_dependent`` says that the shape of the
-    value follows from values.
-    """
-
-    __slots__ = ("scope", "slot", "data_dependent", "is_read")
-
-    def __init__(self, scope: int, data_dependent: bool = False) -> None:
-        self.scope = scope
-        self.slot: Slot | None = None
-        self.data_dependent = data_dependent
-        self.is_read = False
-
-
-class RecordedAction:
-    """An action with pending slots, its line, and the optimizer that was taking a step."""
-
-    __slots__ = ("op", "args", "kwargs", "out", "mode", "line", "optimizer")
-
-    def __init__(
-        self,
-        op: int,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: Any,
-        mode: Mode | None,
-        line: SourceLine,
-        optimizer: str | None,
-    ) -> None:
-        self.op, self.args, self.kwargs, self.out = op, args, kwargs, out
-        self.mode, self.line, self.optimizer = mode, line, optimizer
-
-
-def without_unread(actions: list[RecordedAction], outputs: Any) -> list[RecordedAction]:
+def without_unread(actions: list[HeldAction], outputs: Any, read: set[int]) -> list[HeldAction]:
     """The actions without those that only read something for a result that nothing reads.
 
-    >>> size = RecordedAction(BY_NAME["torch.Tensor.dim"], (), {}, PendingSlot(0), None, "", None)
-    >>> without_unread([size], outputs=None), without_unread([size], size.out) == [size]
+    If there are such actions, the slots that are read are added to ``read``.
+
+    >>> size = HeldAction(BY_NAME["torch.Tensor.dim"], (), {}, Slot(0))
+    >>> without_unread([size], None, set()), without_unread([size], size.out, set()) == [size]
     ([], True)
     """
     if not any(action.op in _ONLY_READS for action in actions):
         return actions
-    _mark_read(outputs)
+    read |= _slots_of(outputs)
     kept = []
     for action in reversed(actions):
-        if action.op not in _ONLY_READS or is_read(action.out):
+        if action.op not in _ONLY_READS or not read.isdisjoint(_slots_of(action.out)):
             for operand in (*action.args, *action.kwargs.values()):
                 if type(operand) not in SCALAR_TYPES:
-                    _mark_read(operand)
+                    read |= _slots_of(operand)
             kept.append(action)
     kept.reverse()
     return kept
 
 
-def _mark_read(operand: Any) -> None:
-    if type(operand) is PendingSlot:
-        operand.is_read = True
-        return
-    for leaf in leaves(operand):
-        if type(leaf) is PendingSlot:
-            leaf.is_read = True
-
-
-def is_read(pattern: Any) -> bool:
-    """Whether :func:`without_unread` found that something reads a slot of a pattern of results."""
-    if type(pattern) is PendingSlot:
-        return pattern.is_read
-    return any(type(leaf) is PendingSlot and leaf.is_read for leaf in leaves(pattern))
-
-
-def with_expectations_first(
-    actions: list[RecordedAction], given: Iterable[PendingSlot]
-) -> list[RecordedAction]:
+def with_expectations_first(actions: list[HeldAction], given: Iterable[Slot]) -> list[HeldAction]:
     """The actions, with those first that expect something of the ``given`` slots alone.
 
     So a call that goes another way than the recording fails before it has changed anything.
 
-    >>> slot, size = PendingSlot(0), PendingSlot(0)
-    >>> add = RecordedAction(BY_NAME["torch.Tensor.add_"], (slot, 1), {}, None, None, "", None)
-    >>> read = RecordedAction(BY_NAME["torch.Tensor.numel"], (slot,), {}, size, None, "", None)
-    >>> same = RecordedAction(EXPECT, ("same", size, 2, True), {}, None, None, "", None)
+    >>> slot, size = Slot(0), Slot(1)
+    >>> add = HeldAction(BY_NAME["torch.Tensor.add_"], (slot, 1), {}, None)
+    >>> read = HeldAction(BY_NAME["torch.Tensor.numel"], (slot,), {}, size)
+    >>> same = HeldAction(EXPECT, ("same", size, 2, True), {}, None)
     >>> with_expectations_first([add, read, same], [slot]) == [read, same, add]
     True
     """
     if not any(action.op == EXPECT for action in actions):
         return actions
-    wanted: set[PendingSlot] = set()
-    first: list[RecordedAction] = []
+    wanted: set[int] = set()
+    first: list[HeldAction] = []
     for action in reversed(_of_given_sizes(actions, given)):
         if action.op == EXPECT or not wanted.isdisjoint(_slots_of(action.out)):
             wanted.update(_slots_of(action.args))
@@ -132,12 +75,10 @@ def with_expectations_first(
     return first + [action for action in actions if id(action) not in chosen]
 
 
-def _of_given_sizes(
-    actions: list[RecordedAction], given: Iterable[PendingSlot]
-) -> list[RecordedAction]:
+def _of_given_sizes(actions: list[HeldAction], given: Iterable[Slot]) -> list[HeldAction]:
     """The actions that compute with sizes and numbers that are there before the program runs."""
-    known = set(given)
-    found: list[RecordedAction] = []
+    known = {slot.index for slot in given}
+    found: list[HeldAction] = []
     for action in actions:
         slots = _slots_of((action.args, action.kwargs))
         if action.op in OF_SIZES and slots <= known:
@@ -148,50 +89,9 @@ def _of_given_sizes(
     return found
 
 
-def _slots_of(operand: Any) -> set[PendingSlot]:
-    return {leaf for leaf in leaves(operand) if type(leaf) is PendingSlot}
+def _slots_of(operand: Any) -> set[int]:
+    return {operand.index} if type(operand) is Slot else {one.index for one in slots_in(operand)}
 
 
-def _has_program(action: RecordedAction) -> bool:
+def _has_program(action: HeldAction) -> bool:
     return any(type(operand) is Program for operand in action.args)
-
-
-def number_slots(given: Sequence[PendingSlot], actions: Iterable[RecordedAction]) -> None:
-    """Number the slots that have a value before the program runs, then those of the results."""
-    index = 0
-    for pending in given:
-        pending.slot = _slot(index)
-        index += 1
-    for action in actions:
-        out = action.out
-        for leaf in (out,) if type(out) is PendingSlot else leaves(out):
-            if type(leaf) is PendingSlot:
-                leaf.slot = _slot(index)
-                index += 1
-
-
-def with_slots(operand: Any) -> Any:
-    """The operand with slots in place of pending ones."""
-    return replace(operand, _slot_or_leaf)
-
-
-def _slot_or_leaf(leaf: Any) -> Any:
-    return leaf.slot if type(leaf) is PendingSlot else leaf
-
-
-def completed(action: RecordedAction) -> Action:
-    """The action of the program, with slots in place of pending ones."""
-    out = action.out
-    return Action(
-        action.op,
-        tuple([arg.slot if type(arg) is PendingSlot else with_slots(arg) for arg in action.args]),
-        {key: with_slots(arg) for key, arg in action.kwargs.items()} if action.kwargs else {},
-        out.slot if type(out) is PendingSlot else with_slots(out),
-        action.mode,
-    )
-
-
-@functools.lru_cache(maxsize=4096)
-def _slot(index: int) -> Slot:
-    """The slot of a number: the same object each time, which compares faster."""
-    return Slot(index)

@@ -29,6 +29,7 @@ from torch.optim.optimizer import (
 from syft.exceptions import CannotRecord
 from syft.ops.control import RECORDING
 from syft.ops.nested import Arguments, Keywords, replace
+from syft.program.held_actions import HeldAction
 from syft.program.program import Program
 from syft.program.recording.control_flow import ControlFlowTracer
 from syft.program.recording.decisions import DecisionLog
@@ -36,7 +37,6 @@ from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.snapshot import Snapshot
 from syft.program.recording.environment.source_line import SourceLine, last_line_of, user_line
 from syft.program.recording.gradients import GradientTracker, UnusedInBackward
-from syft.program.recording.recorded_actions import RecordedAction
 from syft.program.recording.symbolic import Origin, concrete, symbolic
 from syft.program.recording.tracer import Tracer
 from syft.torch_private import TorchDispatchMode
@@ -50,7 +50,7 @@ class FunctionTrace:
     captured: tuple[torch.Tensor, ...]
     """Tensors of the program's state, after those named as state."""
     result: Any
-    actions: list[RecordedAction]
+    actions: list[HeldAction]
     snapshots: list[Snapshot]
     """The tensors from outside that were not named as state."""
     objects: list[Any]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from syft.crypto.dealing import StreamName
+from syft.program.program import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class SharedObject:
     def __init__(self, session: Any) -> None:
         self.session = session
         self.recording: Any = None
-        self.slot = 0
+        self.slot = Slot(0)
         self.id: int | None = None
 
     def __del__(self) -> None:

@@ -1,9 +1,5 @@
 """What a session has recorded and not sent yet: instructions, their inputs, and what they make.
 
-Slots are numbered while recording, when nobody knows how many inputs there will be: inputs count
-down from -1, results up from 0, public tensors up from :data:`_PUBLIC`.  The program has them as
-every program does (:func:`syft.program.program.numbered`).
-
 A model asks for the same each time, so what became of the last lists is kept by what they were.
 """
 
@@ -11,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,11 +16,11 @@ import torch
 from syft.crypto.programs.share_joining import compacted, joined
 from syft.crypto.programs.share_program import ShareCode, ShareProgram
 from syft.crypto.ring_products import magnitude
-from syft.program.program import Action, Slot, numbered
+from syft.program.held_actions import HeldAction, HeldActions
+from syft.program.program import Slot
 from syft.tensors.shared.cells import Cell, MaskedCell, SharedObject
 from syft.workers.labels.guards import Guard
 
-_PUBLIC: Final = 1 << 32
 _MOST_KEPT: Final = 64
 
 
@@ -45,8 +41,8 @@ ProgramInput = int | FreshShares
 
 @dataclass(frozen=True, slots=True)
 class FinishedList:
-    """What a list of instructions became: the program but for its public tensors, the places of
-    these in the list, the results by their slots in it, and the places of the masks by theirs."""
+    """What a list of instructions became: the program but for its public tensors, the slots of
+    these in the list, those of the results, and the places of the masks by theirs."""
 
     program: ShareProgram
     constants: tuple[int, ...]
@@ -58,7 +54,7 @@ _FINISHED: Final[OrderedDict[Any, FinishedList]] = OrderedDict()
 """What the last lists became, by their instructions and by what of their results was wanted."""
 
 
-class InstructionList:
+class InstructionList(HeldActions):
     """The instructions that a session will send with its next program.
 
     >>> InstructionList().program()
@@ -66,53 +62,46 @@ class InstructionList:
     """
 
     def __init__(self) -> None:
-        self.inputs: list[ProgramInput] = []
-        self.shapes: list[tuple[int, ...]] = []
-        """The shapes of the inputs."""
-        self.instructions: list[tuple[ShareCode, tuple[Any, ...], int]] = []
-        """Codes, arguments and numbers of results."""
+        super().__init__()
         self.stated: set[int] = set()
         """The slots of results that fit on the grid of products, as is stated of what made them."""
         self.looks: set[int] = set()
         """The slots of copies that are made for a look alone."""
         self.nbytes = 0
         """The memory of public and fresh tensors that wait here."""
-        self._constants: list[torch.Tensor] = []
-        self._slots = 0
-        self._made: list[tuple[int, weakref.ref[SharedObject]]] = []
+        self._constants: dict[int, torch.Tensor] = {}
+        self._made: list[tuple[Slot, weakref.ref[SharedObject]]] = []
 
     def operand(self, value: Cell | MaskedCell) -> Slot:
         """The slot of a tensor or a masked value; one that is stored becomes an input."""
         if value.recording is not self:
             assert value.id is not None  # it was made by an earlier program
-            self.inputs.append(value.id)
-            self.shapes.append(value.shape)
-            value.recording, value.slot = self, -len(self.inputs)
-        return Slot(value.slot)
+            value.recording, value.slot = self, self.input(value.id)
+        return value.slot
 
     def public(self, tensor: torch.Tensor) -> Slot:
         """The slot of a public tensor, which goes with the program."""
         self.nbytes += tensor.nbytes
-        self._constants.append(tensor)
-        return Slot(_PUBLIC + len(self._constants) - 1)
+        slot = self.new_slot()
+        self._constants[slot.index] = tensor
+        return slot
 
     def fresh(self, value: Cell, shares: FreshShares) -> None:
         """Let shares that the client made be those of ``value``."""
-        self.inputs.append(shares)
-        self.shapes.append(value.shape)
         self.nbytes += shares.last.nbytes
-        value.recording, value.slot = self, -len(self.inputs)
-        self._made.append((value.slot, weakref.ref(value)))
+        self._make(value, self.input(shares))
 
     def add(self, code: ShareCode, args: tuple[Any, ...], outs: Sequence[SharedObject]) -> int:
         """Add an instruction that makes these; returns its place."""
-        for slot, out in enumerate(outs, self._slots):
-            out.recording, out.slot = self, slot
-            self._made.append((slot, weakref.ref(out)))
-        count = max(len(outs), 1)
-        self._slots += count
-        self.instructions.append((code, args, count))
-        return len(self.instructions) - 1
+        slots = tuple([self.new_slot() for _ in range(max(len(outs), 1))])
+        for slot, out in zip(slots, outs, strict=False):
+            self._make(out, slot)
+        self.actions.append(HeldAction(code, args, {}, slots if len(slots) > 1 else slots[0]))
+        return len(self.actions) - 1
+
+    def _make(self, value: SharedObject, slot: Slot) -> None:
+        value.recording, value.slot = self, slot
+        self._made.append((slot, weakref.ref(value)))
 
     def program(self, opening: bool = False) -> tuple[ShareProgram, list[SharedObject]]:
         """The instructions as a program, and what its results are for.
@@ -140,9 +129,9 @@ class InstructionList:
         values."""
         made = [(slot, reference()) for slot, reference in self._made]
         found = {
-            slot: one
+            slot.index: one
             for slot, one in made
-            if one is not None and one.recording is self and one.slot == slot
+            if one is not None and one.recording is self and one.slot is slot
         }
         masked = {slot: one for slot, one in found.items() if isinstance(one, MaskedCell)}
         return {slot: one for slot, one in found.items() if slot not in masked} | masked
@@ -151,10 +140,11 @@ class InstructionList:
         """What the program follows from; of public tensors their kinds and sizes."""
         public = [
             (one.dtype, one.shape, magnitude(one) if one.dtype is torch.int64 else 0)
-            for one in self._constants
+            for one in self._constants.values()
         ]
-        known = tuple(self.instructions), tuple(public), tuple(self.stated), tuple(self.looks)
-        return len(self.inputs), living, masked, opening, *known
+        given = tuple([slot.index for slot in self.given]), tuple(self._constants)
+        known = self.key(), tuple(public), tuple(self.stated), tuple(self.looks)
+        return given, living, masked, opening, *known
 
     def _finished(
         self, living: tuple[int, ...], masked: tuple[int, ...], opening: bool
@@ -171,20 +161,15 @@ class InstructionList:
         results = tuple([slot for slot in living if place[slot] in there])
         outputs = tuple([moved[slot] for slot in results])
         program, left = compacted(replace(shorter, outputs=outputs))
-        kept = [at for at in range(len(self._constants)) if place[_PUBLIC + at] in left]
+        kept = [slot for slot in self._constants if place[slot] in left]
         masks = {slot: opened[place[slot]] for slot in masked if slot in results}
         return FinishedList(program.on(()), tuple(kept), results, masks)
 
-    def _whole(self) -> tuple[ShareProgram, dict[int, Slot]]:
+    def _whole(self) -> tuple[ShareProgram, Mapping[int, Slot]]:
         """All instructions as a program without results, and what each slot became."""
-        slots, recorded = iter(range(self._slots)), []
-        for code, args, count in self.instructions:
-            outs = tuple([Slot(next(slots)) for _ in range(count)])
-            recorded.append(Action(code, args, {}, outs if count > 1 else outs[0]))
-        inputs, constants = range(len(self.inputs)), range(len(self._constants))
-        given = [*(-1 - at for at in inputs), *(_PUBLIC + at for at in constants)]
-        actions, moved = numbered(given, recorded, {})
-        return ShareProgram(len(inputs), actions, (), constants=tuple(self._constants)), moved
+        actions, moved = self.numbered([*self.given, *map(Slot, self._constants)])
+        constants = tuple(self._constants.values())
+        return ShareProgram(len(self.given), actions, (), constants=constants), moved
 
 
 def _places_of_masks(program: ShareProgram) -> dict[int, int]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from syft.exceptions import SharedOperationFailed
-from syft.tensors.shared.cells import Cell, SharedObject
+from syft.tensors.shared.cells import Cell
 from syft.tensors.shared.instruction_list import FreshShares
 from syft.tensors.shared.party_lines import PartyLines
 from syft.tensors.shared.sent_programs import SentProgram, first_cause
@@ -36,10 +36,9 @@ class LostResults:
         if id is not None and id in self._causes:
             raise SharedOperationFailed(parties, self._causes[id])
 
-    def note_sent(self, id: int, value: SharedObject) -> None:
-        """Note the id of what a program makes; shares that came with it have a negative slot."""
-        if value.slot < 0 and isinstance(value, Cell):
-            self._fresh[id] = value
+    def note_fresh(self, id: int, value: Cell) -> None:
+        """Note the id of a tensor whose shares came with a program."""
+        self._fresh[id] = value
 
     def forget(self, id: int) -> None:
         """Note that the last tensor over a result is gone."""

@@ -120,20 +120,27 @@ class SessionClient(SessionRecording):
                 self.lines.run(counter, program, inputs, ids, material.id)
                 self.lines.discard(material.id)
         except ProviderLost as error:
-            self._note_sent(results, ids, counter)
+            self._note_sent(program, results, ids, counter)
             self._lose([SentProgram(program, inputs, ids)], error.cause)
             raise
         except SyftError as error:
             self._end(self.lines.failure() or error)
-        self._note_sent(results, ids, counter)
+        self._note_sent(program, results, ids, counter)
 
-    def _note_sent(self, results: Sequence[SharedObject], ids: Sequence[int], counter: int) -> None:
+    def _note_sent(
+        self,
+        program: ShareProgram,
+        results: Sequence[SharedObject],
+        ids: Sequence[int],
+        counter: int,
+    ) -> None:
         """Note the ids of what a program makes, and the names of its masks."""
-        for value, id in zip(results, ids, strict=True):
-            self._lost.note_sent(id, value)
+        for slot, value, id in zip(program.results, results, ids, strict=True):
             value.id = id
             if isinstance(value, MaskedCell):
                 value.name = StreamName(counter, value.place)
+            elif slot < program.inputs and isinstance(value, Cell):
+                self._lost.note_fresh(id, value)
 
     def _lose(self, programs: Sequence[SentProgram], cause: str) -> None:
         """Note that what programs were to make is not there; what was shared with them is sent

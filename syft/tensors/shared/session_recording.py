@@ -87,7 +87,7 @@ class SessionRecording(abc.ABC):
     def state_product(self, cell: Cell) -> None:
         """Note that a tensor is below 2^62 on the grid of products, if it has just been made."""
         if cell.recording is self._list:
-            self._list.stated.add(cell.slot)
+            self._list.stated.add(cell.slot.index)
 
     @exclusive
     def look(self, cell: Cell) -> Cell:
@@ -96,7 +96,7 @@ class SessionRecording(abc.ABC):
         is joined away."""
         code, copied = ShareCode.LOCAL, (number_of(torch.ops.aten.clone.default),)
         made = self.made_by(code, (*copied, (self.slot(cell),), ()), cell.shape, cell.device)
-        self._list.looks.add(made.slot)
+        self._list.looks.add(made.slot.index)
         return made
 
     def slot(self, value: Cell | MaskedCell) -> Any:
@@ -110,7 +110,7 @@ class SessionRecording(abc.ABC):
 
     def make_room(self) -> None:
         """Send the list if it is long: before the operands of the next instruction are named."""
-        full = len(self._list.instructions) - len(self._list.looks) >= MOST_INSTRUCTIONS
+        full = len(self._list.actions) - len(self._list.looks) >= MOST_INSTRUCTIONS
         if full or self._list.nbytes > MOST_BYTES:
             self.flush()
 

@@ -20,21 +20,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-import msgspec
 import torch
 
 from syft.callers import Place, place_of_user
 from syft.chain.wrapper import Wrapper
-from syft.codes import TypeCode
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ids import new_id
 from syft.notebook_html import counted, line
 from syft.ops.nested import replace
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import BY_NAME
-from syft.program.program import Action, Mode, Program, Slot, numbered
-from syft.serde.packer import Packer, Unpacker
-from syft.serde.registry import pack, unpack
+from syft.program.held_actions import HeldAction, HeldActions
+from syft.program.program import Mode, Program, Slot
+from syft.serde.packer import Unpacker
+from syft.serde.registry import unpack
 from syft.workers.client.facts import Facts
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import Pending
@@ -44,13 +43,9 @@ from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import GRAD_MODE
 from syft.workers.wire.references import REF
 
-_SLOT = int(TypeCode.SLOT)
-_RESULT = 1 << 32
-"""Added to the number of a result while it is not known how many inputs come before it."""
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _SAME = frozenset((int, bool, str, type(None)))
 _AS_VALUE = (torch.Tensor, torch.Generator)
-_encode = msgspec.msgpack.encode
 _GRADIENT = BY_NAME["torch.Tensor.grad.__get__"]
 _GRADIENT_KIND = BY_NAME["syft.ops.control.gradient_kind"]
 
@@ -97,38 +92,25 @@ class NotHoldable(Exception):
     """An operand that cannot be an input of a program."""
 
 
-class Batch:
+class Batch(HeldActions):
     """Commands that will travel together: a program in the making."""
 
-    __slots__ = (
-        "base",
-        "flags",
-        "autocast",
-        "inputs",
-        "kinds",
-        "places",
-        "results",
-        "links",
-        "made",
-        "steps",
-        "actions",
-        "lines",
-    )
+    __slots__ = ("base", "flags", "autocast", "kinds", "places", "results", "links")
 
     def __init__(self, flags: int, autocast: Any) -> None:
+        super().__init__()
         self.base = new_id()
         self.flags = flags
         self.autocast = autocast
-        self.inputs: list[Any] = []
         self.kinds = bytearray()
         self.places: dict[int, Slot] = {}
         self.results: list[Slot] = []
         self.links: list[weakref.ref[Any]] = []
-        self.made = 0
-        self.steps: list[bytes] = []
-        self.actions: list[Action] = []
-        self.lines: list[Place] = []
-        """Where in the user's program each action was asked for; that does not travel."""
+
+    @property
+    def count(self) -> int:
+        """How many commands it has, those included that send a tensor."""
+        return len(self.actions) + len({*self.results}.intersection(self.given))
 
     def holds(self, id: int) -> bool:
         """Whether an object of that id will be one of the results."""
@@ -151,27 +133,17 @@ class Batch:
     ) -> None:
         """Add an action that returns what ``made`` says; None if it makes no tensor."""
         mode = None if flags == self.flags else Mode(grad=bool(flags & GRAD_MODE))
-        packed = _packed(args), _packed(kwargs.values()), tuple(kwargs)
-        present = () if made is None else made.present
-        contained = made is not None and made.container is not None
-        self.steps.append(_encode((op, packed, flags, present, contained)))
-        slots = tuple(self._result() if here else None for here in present)
-        out = (slots if contained else slots[0]) if slots else None
-        self.actions.append(Action(op, args, kwargs, out, mode))
-        self.lines.append(where)
+        out = None
+        if made is not None and made.present:
+            slots = [self.new_slot() if here else None for here in made.present]
+            self.results += filter(None, slots)
+            out = slots[0] if made.container is None else tuple(slots)
+        self.actions.append(HeldAction(op, args, kwargs, out, mode, where))
 
-    def _result(self) -> Slot:
-        """A slot for the next result."""
-        slot = Slot(_RESULT + self.made)
-        self.made += 1
-        self.results.append(slot)
-        return slot
-
-    def input(self, value: Any, kind: InputKind) -> Slot:
-        """A new input."""
-        self.inputs.append(value)
+    def taken(self, value: Any, kind: InputKind) -> Slot:
+        """The slot of a new input."""
         self.kinds.append(kind)
-        return Slot(len(self.inputs) - 1)
+        return self.input(value)
 
     def object(self, id: int) -> Slot:
         """The slot of an object of the other worker, or of a result."""
@@ -179,18 +151,17 @@ class Batch:
             return self.results[id - self.base]
         slot = self.places.get(id)
         if slot is None:
-            slot = self.places[id] = self.input(id, InputKind.REFERENCE)
+            slot = self.places[id] = self.taken(id, InputKind.REFERENCE)
         return slot
 
     def program(self, wanted: list[bool]) -> Group:
         """The batch with only the wanted results."""
-        given = len(self.inputs)
-        actions, moved = numbered(range(given), self.actions, {})
+        actions, moved = self.numbered(self.given)
         outputs = tuple(
             moved[slot.index] if want else None
             for slot, want in zip(self.results, wanted, strict=True)
         )
-        return Group(tuple(map(InputKind, self.kinds)), Program(given, actions, outputs))
+        return Group(tuple(map(InputKind, self.kinds)), Program(len(self.given), actions, outputs))
 
 
 class MessageGroup:
@@ -228,7 +199,7 @@ class MessageGroup:
         return line(self.connection.location.id, "message group", self._state(), before="→ ")
 
     def _state(self) -> str:
-        held = 0 if self._batch is None else len(self._batch.steps)
+        held = 0 if self._batch is None else self._batch.count
         return f"open, {counted(held, 'operation')} held back" if self._open else "closed"
 
     def __enter__(self) -> MessageGroup:
@@ -280,9 +251,9 @@ class MessageGroup:
     def _dropped(self, error: BaseException) -> None:
         """Nothing is sent: say so, here and to who uses what would have been made."""
         batch, self._batch = self._batch, None
-        if batch is None or not batch.steps:
+        if batch is None or not batch.count:
             return
-        place, count = self.connection.location.id, len(batch.steps)
+        place, count = self.connection.location.id, batch.count
         what = "operation was" if count == 1 else "operations were"
         error.add_note(
             f"{count} {what} held back in a group for worker {place!r} and dropped: nothing of the "
@@ -327,8 +298,7 @@ class MessageGroup:
             self.flush()
             return None
         batch = self._fitting(mode)
-        batch.steps.append(b"")
-        batch.results.append(batch.input(copy_of(value), InputKind.VALUE))
+        batch.results.append(batch.taken(copy_of(value), InputKind.VALUE))
         return batch.base + len(batch.results) - 1
 
     def ask_gradients(self, ids: Sequence[int], mode: tuple[int, Any]) -> list[tuple[int, Any]]:
@@ -368,13 +338,13 @@ class MessageGroup:
         for id in batch.inputs[known:]:
             if type(id) is int:
                 batch.places.pop(id, None)
-        del batch.inputs[known:], batch.kinds[known:]
+        del batch.inputs[known:], batch.given[known:], batch.kinds[known:]
 
     def _operand(self, batch: Batch, operand: Any, buffers: list[torch.Tensor]) -> Any:
         """An operand as it stands in a program."""
         kind = type(operand)
         if kind is float:
-            return batch.input(operand, InputKind.NUMBER)
+            return batch.taken(operand, InputKind.NUMBER)
         if kind in _SAME:
             return operand
         if len(operand) == 2 and operand[0] == REF:
@@ -420,7 +390,7 @@ class MessageGroup:
     def flush(self) -> None:
         """Send what is held; the group stays open."""
         batch, self._batch = self._batch, None
-        if batch is not None and batch.steps:
+        if batch is not None and (batch.actions or batch.results):
             self._alone(batch)
 
     def _alone(self, batch: Batch, answered: bool = False) -> Any:
@@ -435,8 +405,9 @@ class MessageGroup:
     def _send(self, connection: GroupingConnection, batch: Batch, answered: bool) -> Any:
         dead, later = self._sorted_garbage(batch)
         wanted = [batch.base + index not in dead for index in range(len(batch.results))]
-        key = (bytes(batch.kinds), bytes(wanted), batch.flags, *batch.steps)
-        connection.lines = batch.lines
+        results = tuple([slot.index for slot in batch.results])
+        key = (bytes(batch.kinds), bytes(wanted), batch.flags, results, batch.key())
+        connection.lines = [one.line for one in batch.actions]
         try:
             _, value = connection.run(
                 key,
@@ -487,19 +458,7 @@ def _as_input(batch: Batch, leaf: Any) -> Any:
     if isinstance(leaf, Wrapper):
         raise NotHoldable
     if isinstance(leaf, _AS_VALUE):
-        return batch.input(leaf, InputKind.VALUE)
+        return batch.taken(leaf, InputKind.VALUE)
     if type(leaf) is float:
-        return batch.input(leaf, InputKind.NUMBER)
+        return batch.taken(leaf, InputKind.NUMBER)
     return leaf
-
-
-def _packed(operands: Iterable[Any]) -> list[Any]:
-    """Operands as bytes can be made of them, slots included."""
-    return [
-        (
-            (_SLOT, operand.index)
-            if type(operand) is Slot
-            else operand if type(operand) in _SAME else pack(operand, Packer())
-        )
-        for operand in operands
-    ]

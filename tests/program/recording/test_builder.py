@@ -13,7 +13,7 @@ import torch
 
 from syft.exceptions import CannotRecord
 from syft.program.recording.builder import ProgramBuilder
-from syft.program.recording.recorded_actions import PendingSlot, RecordedAction
+from syft.program.held_actions import HeldAction
 from syft.ops.table import BY_NAME
 from syft.program.program import Slot
 from syft.program.recording.environment.source_line import SourceLine
@@ -21,8 +21,8 @@ from syft.program.recording.environment.source_line import SourceLine
 LINE = SourceLine("train.py", 1)
 
 
-def add(builder: ProgramBuilder, name: str, *args: Any, out: Any = None) -> RecordedAction:
-    action = RecordedAction(BY_NAME[name], args, {}, out, None, LINE, None)
+def add(builder: ProgramBuilder, name: str, *args: Any, out: Any = None) -> HeldAction:
+    action = HeldAction(BY_NAME[name], args, {}, out, None, LINE, None)
     builder.actions.append(action)
     return action
 
@@ -50,7 +50,7 @@ def test_operands_of_other_classes_are_converted_as_their_base() -> None:
 def test_slots_are_numbered_given_first() -> None:
     builder, x, held = ProgramBuilder(0), torch.ones(2), torch.ones(2)
     slot = builder.add_input(x)
-    total = PendingSlot(0)
+    total = builder.new_slot()
     add(builder, "torch.add", slot, builder.operand(held), out=total)
     builder.given += [snapshot.slot for snapshot in builder.snapshots]
     program = builder.program([total, {"n": 3}], constants=(held,))
@@ -63,9 +63,9 @@ def test_an_action_of_the_prelude_is_kept_only_if_what_it_serves_is() -> None:
     for used in (True, False):
         builder = ProgramBuilder(0)
         weight = builder.add_input(torch.ones(2))
-        grad = PendingSlot(0)
+        grad = builder.new_slot()
         add(builder, "torch.Tensor.grad.__get__", weight, out=grad)
-        ensure = RecordedAction(
+        ensure = HeldAction(
             BY_NAME["syft.ops.control.ensure_grad"], (weight,), {}, None, None, LINE, None
         )
         program = builder.program(grad if used else None, prelude=[(ensure, [grad])])
