@@ -26,7 +26,11 @@ from syft.ops.control import RECORDING
 from syft.tensors.constant import MAKERS, ConstantTensor, MakingConstants
 from syft.workers.client.transport import Location as Worker
 
-_MAKING: Final = {maker.__name__ for maker in MAKERS if maker is not None} | {"rsample", "sample", "distributions"}
+_MAKING: Final = {maker.__name__ for maker in MAKERS if maker is not None} | {
+    "rsample",
+    "sample",
+    "distributions",
+}
 _KNOWN: Final = frozenset(("torch", "builtins", "math"))
 _FORWARD: Final = "forward"
 _INSIDE: ContextVar[bool] = ContextVar("inside the forward pass of a sent module", default=False)
