@@ -1,5 +1,5 @@
-"""Where tensors are made that hold nobody's data: in the forward pass of a module that was sent, and
-in ``with sy.at(bob):``.
+"""Where tensors are made that hold nobody's data: in the forward pass of a module that was sent,
+and in ``with sy.at(bob):``.
 
 A mode sees them being made, and costs each other call in the forward pass some time.  So a look at
 the code of a module, when it is sent, says whether it may make any.  The look is generous: whatever

@@ -46,7 +46,7 @@ _WRAPPERS: Final = "_constants"
 
 
 WENT: Final = "_was_constant"
-"""The attribute of the wrapper of a constant that was sent: a module that kept it brings it back."""
+"""The attribute of the wrapper of a constant that was sent: its module brings it back."""
 
 
 class ConstantTensor(LocalLink):

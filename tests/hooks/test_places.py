@@ -1,4 +1,4 @@
-"""What a forward pass makes for itself goes to where the module is; what a program loaded does not."""
+"""What a forward pass makes goes to where the module is; what a program has loaded does not."""
 
 from __future__ import annotations
 
