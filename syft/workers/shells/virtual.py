@@ -164,7 +164,8 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         <VirtualWorker id:bob #objects:0>
         """
         try:
-            known = self._table.open.get(worker)  # type: ignore[call-overload]
+            found = self.network.workers.get(worker, worker)  # type: ignore[call-overload]
+            known = self._table.open.get(found)
         except TypeError:  # unhashable, so no worker, which ``get_worker`` says
             known = None
         if known is not None and not known.transport.closed:
