@@ -4,8 +4,9 @@
    workers/client/operation_sender.py (`command`), workers/core/state_machine.py (`respond`) and
    workers/handlers/commands.py (`handle`, `_make`).  This file does what they do for one request: an
    operation that makes one small tensor of pointers and plain numbers, at a worker that answers
-   within the call, where nothing is private, promised, shared, limited, observed or recorded.  For
-   anything else `call` returns NotImplemented before it has changed anything, and `serve` leaves the
+   within the call, where nothing is private, promised, shared, limited, observed or recorded.  It also
+   reads what is known here already (`OperationSender.gradient` and `fact`), of which no message is made.
+   For anything else `call` returns NotImplemented before it has changed anything, and `serve` leaves the
    message to `respond`.  So no error is made here: what fails is run by Python, which says why.
 
    The message is written as bytes and read from bytes, as the Python code would (docs/wire.md), and
@@ -32,7 +33,8 @@ enum { MOST_OPERANDS = 8, MOST_DROPPED = 8, MOST_BYTES = 256 };
     X(numel) X(is_grad_enabled) X(mode_without_grad) X(get_default_dtype)   \
     X(float32) X(any_autocast_enabled) X(is_tracing) X(function_modes) X(dispatch_modes)           \
     X(saved_tensor_hooks) X(is_inference_mode_enabled) X(is_anomaly_enabled) X(is_overriding)      \
-    X(accept) X(take_up) X(expected) X(stored) X(gone) X(look)
+    X(accept) X(take_up) X(expected) X(stored) X(gone) X(look)                                    \
+    X(questions) X(of_gradient) X(recording)
 #define DECLARE(name) static PyObject *name;
 KNOWN(DECLARE)
 
@@ -43,6 +45,7 @@ KNOWN(DECLARE)
     X(Connection, groups) X(Connection, facts) X(Connection, garbage) X(Connection, _owners)       \
     X(Connection, _core) X(Connection, owner) X(Connection, _user) X(Connection, _seq)             \
     X(Facts, active) X(Facts, noted) X(Facts, _sent) X(Facts, _keys) X(Facts, _numbers)            \
+    X(Facts, _known) X(Facts, _backward_passes)                                                    \
     X(ObjectStore, objects) X(ObjectStore, promised) X(ObjectStore, origins)                       \
     X(ObjectStore, charges) X(ObjectStore, tags) X(ObjectStore, _charged) X(ObjectStore, _gone)      \
     X(Charges, flags) X(Charges, guarded) X(TagIndex, watched) X(TagIndex, noted) X(Peer, who)     \
@@ -54,7 +57,8 @@ SLOTS(PLACE)
 #define NAMES(X)                                                                                   \
     X(child) X(user) X(_worker) X(_core) X(_peer) X(_observers) X(closed) X(pipelined) X(serving) X(_latest)    \
     X(contested) X(confined) X(dataflow) X(tasks) X(store) X(stats) X(to_return) X(outbox)         \
-    X(acquire) X(release) X(append) X(_forget_oldest) X(drop_all) X(object)
+    X(acquire) X(release) X(append) X(_forget_oldest) X(drop_all) X(object)                       \
+    X(replies) X(gradient_known)
 #define NAME(name) static PyObject *s_##name;
 NAMES(NAME)
 
@@ -453,6 +457,23 @@ static int read_arguments(PyObject *const *args, Py_ssize_t count, Site *site) {
     return site->connection != NULL;
 }
 
+/* Whether a connection leads to an open worker that answers within the call, for the user of before. */
+static int is_near(PyObject *connection) {
+    PyObject *transport = SLOT(connection, Connection, transport), *worker;
+    if (!is(transport, VirtualTransport)) return 0;
+    Py_INCREF(transport);
+    int good = has(SLOT(connection, Connection, owner), s_user, SLOT(connection, Connection, _user));
+    if (good > 0) good = has(SLOT(connection, Connection, _core), s_serving, Py_None);
+    if (good > 0) {
+        worker = PyObject_GetAttr(transport, s__worker);
+        good = worker ? has(worker, s_closed, Py_False) : -1;
+        if (good > 0) good = has(worker, s_pipelined, Py_False);
+        Py_XDECREF(worker);
+    }
+    Py_DECREF(transport);
+    return good;
+}
+
 /* Whether a connection and its worker, which must be immediate, are in the usual state. */
 static int is_ready(Site *site) {
     PyObject *connection = site->connection, *value;
@@ -464,17 +485,11 @@ static int is_ready(Site *site) {
         if (!is_id(PyList_GET_ITEM(garbage, k))) return 0;
     if (!is(SLOT(connection, Connection, facts), Facts)) return 0;
     site->facts = Py_NewRef(SLOT(connection, Connection, facts));
-    if (!is(SLOT(connection, Connection, transport), VirtualTransport)) return 0;
-    site->transport = Py_NewRef(SLOT(connection, Connection, transport));
-    int good = has(SLOT(connection, Connection, owner), s_user, SLOT(connection, Connection, _user));
-    if (good > 0) good = has(SLOT(connection, Connection, _core), s_serving, Py_None);
-    if (good > 0) good = has(site->transport, s__observers, NULL);
+    int good = is_near(connection);
     if (good <= 0) return good;
-    if (!(value = PyObject_GetAttr(site->transport, s__worker))) return -1;
-    good = has(value, s_closed, Py_False);
-    if (good > 0) good = has(value, s_pipelined, Py_False);
-    Py_DECREF(value);
-    if (good <= 0) return good;
+    site->transport = Py_XNewRef(SLOT(connection, Connection, transport));
+    if (!site->transport) return 0;
+    if ((good = has(site->transport, s__observers, NULL)) <= 0) return good;
     if (!(site->core = PyObject_GetAttr(site->transport, s__core))) return -1;
     if (!(site->peer = PyObject_GetAttr(site->transport, s__peer))) return -1;
     if ((good = answers(is_tracing, NULL, Py_False)) <= 0) return good;
@@ -630,6 +645,72 @@ static PyObject *request(Site *site) {
     return answer;
 }
 
+/* --------------------------------------------------------------------- what is known here already */
+
+/* Whether what was known of the objects at the other end is so still: nobody has said otherwise. */
+static int is_current(PyObject *connection) {
+    PyObject *plan = NULL, *replies;
+    if (PyContextVar_Get(recording, NULL, &plan)) return -1;
+    Py_XDECREF(plan);
+    if (plan && plan != Py_None) return 0;
+    int good = is_near(connection);
+    if (good <= 0) return good;
+    if (!(replies = PyObject_GetAttr(SLOT(connection, Connection, transport), s_replies))) return -1;
+    Py_ssize_t unread = PyObject_Size(replies);
+    Py_DECREF(replies);
+    return unread < 0 ? -1 : !unread;
+}
+
+/* The gradient of a leaf if it is known, as `Facts.gradient`: a new reference, or NULL. */
+static PyObject *known_gradient(PyObject *link, PyObject *connection, PyObject *facts) {
+    PyObject *owners = SLOT(connection, Connection, _owners), *id = SLOT(link, PointerTensor, id_at_location);
+    PyObject *gradient = NULL, *its, *passes = SLOT(facts, Facts, _backward_passes);
+    if (SLOT(link, PointerTensor, garbage_collect_data) != Py_True || !id || !passes) return NULL;
+    if (!owners || !PyDict_Check(owners) || PyDict_Contains(owners, id)) return NULL; /* as `own_leaf` */
+    PyObject *known = PyObject_GetAttr(link, s_gradient_known);
+    if (known && PyTuple_CheckExact(known) && PyTuple_GET_SIZE(known) == 2
+        && PyObject_RichCompareBool(PyTuple_GET_ITEM(known, 0), passes, Py_EQ) > 0)
+        gradient = Py_NewRef(PyTuple_GET_ITEM(known, 1));
+    Py_XDECREF(known);
+    if (!gradient || gradient == Py_None) return gradient;
+    its = is(gradient, Wrapper) ? PyObject_GetAttr(gradient, s_child) : NULL;
+    if (!is(its, PointerTensor) || SLOT(its, PointerTensor, garbage_collect_data) != Py_True)
+        Py_CLEAR(gradient); /* it was fetched, or went elsewhere */
+    Py_XDECREF(its);
+    return gradient;
+}
+
+/* The answer to a question about the kind of an object if it is known, as `Facts.known`. */
+static PyObject *known_fact(PyObject *number, PyObject *link, PyObject *facts) {
+    PyObject *keys = SLOT(facts, Facts, _keys), *known = SLOT(facts, Facts, _known), *answer = NULL;
+    PyObject *id = SLOT(link, PointerTensor, id_at_location), *key, *question;
+    if (!id || !keys || !known || !PyDict_Check(keys) || !PyDict_Check(known)) return NULL;
+    if (!(key = PyDict_GetItemWithError(keys, id)) || !(question = PyTuple_Pack(2, number, key))) return NULL;
+    answer = Py_XNewRef(PyDict_GetItemWithError(known, question));
+    Py_DECREF(question);
+    return answer;
+}
+
+/* What a question about a pointer is answered with if that is known here; NotImplemented if not. */
+static PyObject *answer_known(PyObject *operation, PyObject *tensor) {
+    PyObject *number = PyDict_GetItemWithError(questions, operation), *answer = NULL;
+    PyObject *link = number ? PyObject_GetAttr(tensor, s_child) : NULL, *connection, *facts;
+    if (is(link, PointerTensor) && SLOT(link, PointerTensor, depth) == zero) {
+        connection = Py_XNewRef(SLOT(link, PointerTensor, connection));
+        if (is(connection, Connection) && is_current(connection) > 0) {
+            facts = Py_XNewRef(SLOT(connection, Connection, facts));
+            if (is(facts, Facts) && SLOT(facts, Facts, active) == Py_True)
+                answer = number == of_gradient ? known_gradient(link, connection, facts)
+                                            : known_fact(number, link, facts);
+            Py_XDECREF(facts);
+        }
+        Py_XDECREF(connection);
+    }
+    Py_XDECREF(link);
+    if (!answer && PyErr_Occurred()) return NULL;
+    return answer ? answer : Py_NewRef(Py_NotImplemented);
+}
+
 /* The result of an operation on these arguments, or NotImplemented. */
 static PyObject *call_operation(PyObject *operation, PyObject *const *args, Py_ssize_t count) {
     Site site = {0};
@@ -637,7 +718,11 @@ static PyObject *call_operation(PyObject *operation, PyObject *const *args, Py_s
     int good;
     if (!in_use || count > MOST_OPERANDS) Py_RETURN_NOTIMPLEMENTED;
     site.number = Py_XNewRef(PyDict_GetItemWithError(numbers, operation));
-    if (!site.number) return PyErr_Occurred() ? NULL : Py_NewRef(Py_NotImplemented);
+    if (!site.number) {
+        if (PyErr_Occurred()) return NULL;
+        return count == 1 && is(args[0], Wrapper) ? answer_known(operation, args[0])
+                                                   : Py_NewRef(Py_NotImplemented);
+    }
     if ((good = read_arguments(args, count, &site)) > 0) {
         site.lock = Py_XNewRef(SLOT(site.connection, Connection, lock));
         if (site.lock && !tell(site.lock, s_acquire, NULL)) {

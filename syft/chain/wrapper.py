@@ -73,6 +73,8 @@ class Wrapper(ChosenMethods, torch.Tensor):
         cls, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
     ) -> Any:
         for arg in args:
+            if type(arg) is list and arg:  # of an operation on lists
+                arg = arg[0]
             if type(arg) is Wrapper:
                 link = arg.child
                 if link.at_function_level:
@@ -266,11 +268,13 @@ def _near(name: str, about: str) -> property:
     return property(read, theirs.__set__, theirs.__delete__)
 
 
-for _name, _about in {
+NEAR_ATTRIBUTES: Final = {
     "requires_grad": "Whether gradients are computed for it, through the chain.",
     "is_leaf": "Whether no graph has made it, through the chain.",
     "grad": "Its gradient where it is, through the chain; None if it has none.",
-}.items():
+}
+"""The attributes of a wrapper that ask the first link themselves."""
+for _name, _about in NEAR_ATTRIBUTES.items():
     setattr(Wrapper, _name, _near(_name, _about))
 
 _PASSED_ON = frozenset((Wrapper, int, float, bool))
@@ -308,10 +312,15 @@ for _name, _operation in NEAR.items():
 
 
 def reroute_near(route: Callable[[Any, Any], Any]) -> None:
-    """Have ``route(method, operation)`` stand in the place of each of these methods."""
+    """Have ``route(method, operation)`` stand in the place of each of these methods, and of the
+    functions that read attributes."""
     for name, operation in NEAR.items():
         method = getattr(Wrapper, name)
         setattr(Wrapper, name, wraps(method)(route(method, operation)))
+    for name in NEAR_ATTRIBUTES:
+        near = getattr(Wrapper, name)
+        read = wraps(near.fget)(route(near.fget, getattr(torch.Tensor, name).__get__))
+        setattr(Wrapper, name, property(read, near.fset, near.fdel))
 
 
 # The compiler would trace into the worker.

@@ -229,11 +229,10 @@ def clear_gradients(parameters: Iterable[torch.Tensor | None]) -> None:
     for parameter in parameters:
         link = own_leaf(parameter)
         if link is not None:
-            connection = link.connection
-            if connection.group is None and not connection.knows_no_gradient(link):
-                found.setdefault(connection, []).append(link)
+            found.setdefault(link.connection, []).append(link)
     for connection, links in found.items():
-        connection.clear_gradients(links)
+        if connection.group is None:
+            connection.clear_gradients(links)
 
 
 _METHODS: Final = ("state_dict", "requires_grad_", "_apply")

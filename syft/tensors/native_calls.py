@@ -11,8 +11,16 @@ import torch
 from syft.chain.wrapper import Wrapper, make_opaque, reroute_near
 from syft.ids import new_id
 from syft.c_extension import EXTENSION
+from syft.ops.control import RECORDING
 from syft.ops.returns import ONE_TENSOR
-from syft.tensors.pointer import OPERATIONS, PointerTensor, reroute_calls, taken_up
+from syft.tensors.pointer import (
+    OPERATIONS,
+    QUESTIONS,
+    READS_GRADIENT,
+    PointerTensor,
+    reroute_calls,
+    taken_up,
+)
 from syft.torch_private import (
     any_autocast_enabled,
     dispatch_modes,
@@ -69,6 +77,9 @@ if EXTENSION is not None:
         take_up=taken_up,
         expected=ONE_TENSOR,
         stored=STORED,
+        questions=QUESTIONS,
+        of_gradient=QUESTIONS[READS_GRADIENT],
+        recording=RECORDING,
         gone=GONE,
         look=LOOK,
         small=SMALL,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 
@@ -181,7 +181,10 @@ class PointerTensor(RemoteReference, BarePointer):
         """
         number = OPERATIONS.get(operation)
         if number is None or kwargs:
-            return cls._other_call(operation, args, kwargs)
+            rule = cls.rules.get(operation)
+            if rule is None:  # `number_of` raises for a refused operation
+                return cls.forward(number_of(operation), args, kwargs)
+            return rule(*args, **kwargs)
         connection: Connection | None = None
         operands: list[Any] = []
         for value in args:
@@ -190,10 +193,9 @@ class PointerTensor(RemoteReference, BarePointer):
                 link = value.child
                 if type(link) is not PointerTensor or link.depth:
                     return cls.forward(number, args, kwargs)
+                connection = connection or link.connection
                 if connection is not link.connection:
-                    if connection is not None:
-                        return cls.forward(number, args, kwargs)
-                    connection = link.connection
+                    return cls.forward(number, args, kwargs)
                 operands.append((REF, link.id_at_location))
             elif kind is float or kind is bool or kind is int and _MIN_INT <= value <= _MAX_INT:
                 operands.append(value)
@@ -211,14 +213,6 @@ class PointerTensor(RemoteReference, BarePointer):
         wrapper = make_opaque()  # as ``wrap``
         wrapper.child = link
         return wrapper
-
-    @classmethod
-    def _other_call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
-        """Forward a call of an operation that is not in ``OPERATIONS``, or that has keywords."""
-        rule = cls.rules.get(operation)
-        if rule is not None:
-            return rule(*args, **kwargs)
-        return cls.forward(number_of(operation), args, kwargs)  # raises for a refused operation
 
     @classmethod
     def rule(cls, *operations: Any) -> Callable[[RuleType], RuleType]:
@@ -455,8 +449,8 @@ def _asking(number: int) -> Rule:
     """A rule for an operation that asks for a fact: it asks only if the answer is not known."""
 
     def ask(*args: Any, **kwargs: Any) -> Any:
-        link = _plain_link(args, kwargs)
-        if link is None:
+        link = args[0].child if len(args) == 1 and type(args[0]) is Wrapper and not kwargs else None
+        if type(link) is not PointerTensor or link.depth:
             return PointerTensor.forward(number, args, kwargs)
         return link.connection.fact(number, link.id_at_location)
 
@@ -501,9 +495,12 @@ def _compatible(*args: Any, **kwargs: Any) -> Any:
 _GET, _SET, _DELETE = (
     BY_NAME[f"torch.Tensor.grad.__{name}__"] for name in ("get", "set", "delete")
 )
+READS_GRADIENT: Final = function_of(_GET)
+QUESTIONS: Final = {READS_GRADIENT: _GET, **{function_of(number): number for number in FACTS}}
+"""The numbers of those that are answered with what is known here, as long as that holds."""
 
 
-@PointerTensor.rule(function_of(_GET))
+@PointerTensor.rule(READS_GRADIENT)
 def _gradient(*args: Any, **kwargs: Any) -> Any:
     """The gradient, asked for with those of all other leaves."""
     link = own_leaf(args[0]) if len(args) == 1 and not kwargs else None

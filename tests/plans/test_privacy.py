@@ -134,3 +134,22 @@ def test_search_shows_how_a_plan_is_called_and_no_more(
     (found,) = bob.search("#count")
     assert found.interface == counter._record.built.blueprint.interface
     assert found.tags == {"#count"}
+
+
+def test_a_branch_that_may_write_what_cannot_be_moved_is_refused(bob: sy.VirtualWorker) -> None:
+    """Otherwise it would tell others what was decided: whether that is private."""
+
+    @sy.func2plan()
+    def branch(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        written, left = lambda it: it.mul_(2), lambda it: it
+        return sy.cond(x.sum() > 2, written, left, counts)
+
+    branch.build(torch.ones(4), torch.eye(2))
+    ann = bob.as_user("ann")
+    there = branch.send(ann)
+    ours = torch.eye(2).to_sparse().send(ann)
+    private = torch.ones(4).private_tensor(["ann"]).send(ann)
+    with pytest.raises(PermissionDenied, match="what cannot be moved"):
+        there(private, ours)
+    there(torch.ones(4).send(ann), ours)
+    assert torch.equal(ours.copy().get().to_dense(), 2 * torch.eye(2))

@@ -749,6 +749,35 @@ def writers_whom_the_owner_names(w: World) -> Any:
 
 
 @ATTACKS.enter
+def what_the_owner_branches_on(w: World) -> Any:
+    """A branch or a loop of ann's writes to what everybody may read, or does not."""
+    w.secret([2.5, 1.0, 1.0, 0.5], [-2.0, -1.0, -1.0, 0.0])
+    (x,) = w.ann.search("#secret1")
+    names = "#one", "#two", "#three", "#none"
+    w.bob.hold(*(torch.zeros(4).tag(name) for name in names), allow_writes=["ann"])
+    one, two, three, none = (w.ann.search(name)[0] for name in names)
+    board = {name: w.eve.search(name)[0] for name in names}
+    parts = {name: it[2:] for name, it in board.items()}
+
+    @sy.func2plan(args_shape=[(4,), (4,), (4,)])
+    def branch(a: Any, b: Any, unwritten: Any) -> Any:
+        return sy.cond(
+            a.sum() > 2, lambda p, q: p[2:].add_(1) + q[:1], lambda p, q: q[:2], b, unwritten
+        )
+
+    @sy.func2plan(args_shape=[(4,), (4,), (4,)])
+    def loop(a: Any, p: Any, q: Any) -> Any:
+        def body(left: Any, this: Any, other: Any) -> Any:
+            return left - 1, other, this.add_(1)
+
+        return sy.while_loop(lambda left, this, other: left.max() > 0, body, a, p, q)
+
+    w.kept += [branch.send(w.ann)(x, one, none), loop.send(w.ann)(x, two, three)]
+    sy.synchronize()
+    return board, parts
+
+
+@ATTACKS.enter
 def what_is_evicted_or_collected(w: World) -> Any:
     x = w.secret()
     product = x * 2

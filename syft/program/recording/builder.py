@@ -37,7 +37,8 @@ _INSTEAD_OF_FOREIGN: Final = (
 class ProgramBuilder(HeldActions):
     """Builds one program; ``scope`` tells its slots from those of other builders.
 
-    Scope 0 is the recorded function, the others are branches and bodies of loops.
+    Scope 0 is the recorded function, the others are branches and bodies of loops, which know the
+    builder of the program ``around`` them.
 
     >>> builder = ProgramBuilder(0)
     >>> x = torch.ones(2)
@@ -46,8 +47,10 @@ class ProgramBuilder(HeldActions):
     True
     """
 
-    def __init__(self, scope: int) -> None:
+    def __init__(self, scope: int, around: ProgramBuilder | None = None) -> None:
         super().__init__(scope)
+        self.read: set[int] = set() if around is None else around.read
+        """The slots that some action reads, in the programs inside of this one too."""
         self.snapshots: list[Snapshot] = []
         """The tensors from outside that were captured, as they were."""
         self.aliased: list[Snapshot] = []
@@ -256,11 +259,13 @@ class ProgramBuilder(HeldActions):
         By now ``given`` holds the slots of inputs, state and constants, in that order.  An action
         of ``prelude`` is put before all others if one of the slots beside it is read.
         """
-        actions, read = without_unread(self.actions, outputs)
+        actions = without_unread(self.actions, outputs, self.read)
         if not self.in_branch:
             actions = with_expectations_first(actions, self.given)
         if prelude:
-            needed = [item for item, slots in prelude if any(one.index in read for one in slots)]
+            needed = [
+                item for item, slots in prelude if any(one.index in self.read for one in slots)
+            ]
             actions = needed + actions
         self.actions = actions
         numbered, moved = self.numbered(self.given)

@@ -27,17 +27,18 @@ _ONLY_READS: Final = frozenset(
 """Ops that make numbers or look something up: dropped if nothing reads the result."""
 
 
-def without_unread(actions: list[HeldAction], outputs: Any) -> tuple[list[HeldAction], set[int]]:
-    """The actions without those that only read something for a result that nothing reads; and the
-    slots that are read, if there were such actions.
+def without_unread(actions: list[HeldAction], outputs: Any, read: set[int]) -> list[HeldAction]:
+    """The actions without those that only read something for a result that nothing reads.
+
+    If there are such actions, the slots that are read are added to ``read``.
 
     >>> size = HeldAction(BY_NAME["torch.Tensor.dim"], (), {}, Slot(0))
-    >>> without_unread([size], outputs=None), without_unread([size], size.out) == ([size], {0})
-    (([], set()), True)
+    >>> without_unread([size], None, set()), without_unread([size], size.out, set()) == [size]
+    ([], True)
     """
     if not any(action.op in _ONLY_READS for action in actions):
-        return actions, set()
-    read = _slots_of(outputs)
+        return actions
+    read |= _slots_of(outputs)
     kept = []
     for action in reversed(actions):
         if action.op not in _ONLY_READS or not read.isdisjoint(_slots_of(action.out)):
@@ -46,7 +47,7 @@ def without_unread(actions: list[HeldAction], outputs: Any) -> tuple[list[HeldAc
                     read |= _slots_of(operand)
             kept.append(action)
     kept.reverse()
-    return kept, read
+    return kept
 
 
 def with_expectations_first(actions: list[HeldAction], given: Iterable[Slot]) -> list[HeldAction]:

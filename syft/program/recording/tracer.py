@@ -138,7 +138,7 @@ class Tracer(TorchFunctionMode, NumberTracer):
     def nested_builder(self) -> Iterator[ProgramBuilder]:
         """A context in which another program is built, which goes into the current one."""
         around, modes = self.builder, self.modes
-        self.builder, self.modes = ProgramBuilder(next(self._scopes)), ModeChanges()
+        self.builder, self.modes = ProgramBuilder(next(self._scopes), around), ModeChanges()
         try:
             yield self.builder
         finally:

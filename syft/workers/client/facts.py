@@ -151,8 +151,10 @@ class Facts:
 
         Raises what torch does for a question that has no answer (``len`` of a number).
         """
-        self.begin()
-        return self._answer(op, id)
+        self.active = self._told_of_kinds  # as `begin`
+        key = self._keys.get(id)
+        answer = UNKNOWN if key is None else self._known.get((op, key), UNKNOWN)
+        return self._answer(op, id) if answer is UNKNOWN else answer
 
     def kind_seen(self, id: int) -> tuple[torch.dtype | None, tuple[int, ...] | None]:
         """The dtype and the shape of an object, each of them if it is known already: for a repr,
@@ -405,7 +407,7 @@ class Facts:
 
     def gradient(self, link: Any) -> Any:
         """The pointer to the gradient of a leaf, None if it has none, or ``UNKNOWN``."""
-        self.begin()
+        self.active = self._told_of_kinds  # as `begin`
         passes, gradient = link.gradient_known or (-1, None)
         if passes != self._backward_passes:
             return UNKNOWN

@@ -269,7 +269,6 @@ class OperationSender(RequestSender):
         expected = Returns(None, (True,) * len(made))
         self.facts.note(op, args, kwargs, out, expected, modes()[1])
 
-    @exclusive
     def fact(self, op: int, id: int) -> Any:
         """The answer to a question about the kind of an object at the other end (its dtype, how
         many dimensions it has), asked for only if it is not known.
@@ -279,18 +278,19 @@ class OperationSender(RequestSender):
         >>> x.child.connection.fact(number_of(torch.Tensor.dim), x.id_at_location)
         2
         """
-        self.check_not_recording(f"{NAMES[op]} at")
-        self.check_open()
-        self._hear()
-        answer = self.facts.known(op, id)
-        if answer is not UNKNOWN:
+        with self.lock:  # as `exclusive`, which takes longer
+            if RECORDING.get() is not None:
+                self.check_not_recording(f"{NAMES[op]} at")
+            self._hear(open=True)
+            answer = self.facts.known(op, id)
+            if answer is not UNKNOWN:
+                return answer
+            self.raise_unseen()
+            losses = self.facts.losses
+            answer = self.command(op, ((REF, id),), None, new_id(), [], None)
+            if losses == self.facts.losses:
+                self.facts.learn(op, id, answer)
             return answer
-        self.raise_unseen()
-        losses = self.facts.losses
-        answer = self.command(op, ((REF, id),), None, new_id(), [], None)
-        if losses == self.facts.losses:
-            self.facts.learn(op, id, answer)
-        return answer
 
     @exclusive
     def are_strided(self, ids: Iterable[int]) -> bool:
@@ -304,18 +304,19 @@ class OperationSender(RequestSender):
         self._hear()
         return self.facts.all_of_dtypes(ids, dtypes)
 
-    @exclusive
     def gradient(self, link: Any) -> Any:
         """The gradient of the leaf behind a pointer: a pointer to it, or None.
 
         The gradients of all leaves that were asked for over this connection are asked for together,
         and again only after something may have changed them.
         """
-        self.check_open()
-        self._hear()
-        answer = self.facts.gradient(link)
-        if answer is not UNKNOWN:
-            return answer
+        with self.lock:  # as `exclusive`, which takes longer
+            self._hear(open=True)
+            answer = self.facts.gradient(link)
+            return self._asked_gradient(link) if answer is UNKNOWN else answer
+
+    def _asked_gradient(self, link: Any) -> Any:
+        """The same, asked for now."""
         self.raise_unseen()
         losses, leaves = self.facts.losses, self.facts.leaves_with(link)
         ids = [leaf.id_at_location for leaf in leaves]
@@ -362,14 +363,12 @@ class OperationSender(RequestSender):
             connection.facts.forget_gradients()
 
     @exclusive
-    def knows_no_gradient(self, link: Any) -> bool:
-        """Whether the leaf behind a pointer is known to have no gradient."""
+    def clear_gradients(self, leaves: Sequence[Any]) -> None:
+        """Take away the gradients of these leaves, of those that may have one, in one message."""
         self._hear()
-        return self.facts.gradient(link) is None
-
-    @exclusive
-    def clear_gradients(self, links: Sequence[Any]) -> None:
-        """Take the gradients of these leaves away, in one message."""
+        links = [link for link in leaves if self.facts.gradient(link) is not None]
+        if not links:
+            return
         self.check_open()
         self._seq = seq = self._seq + 1
         drop = self._take_garbage() if self.garbage else ()
@@ -380,15 +379,19 @@ class OperationSender(RequestSender):
             if type(value) is Pending:
                 link.pending, link.asked = value, None
 
-    def _hear(self) -> None:
+    def _hear(self, open: bool = False) -> None:
         """Take in what the other end has said without being asked; what it told one user is not for
-        another."""
+        another.  Raises :class:`~syft.exceptions.WorkerClosed` of a worker that should be ``open``.
+        """
+        transport = self.transport
+        if open and transport.closed:
+            self.check_open()
         serving = self._core.serving
         if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
             self._check_user()
-        if self.transport.collects:
-            self.transport.collect()
-        if self.transport.replies:
+        if transport.collects:
+            transport.collect()
+        if transport.replies:
             self.read_replies()
 
     def send_held(self) -> None:

@@ -55,6 +55,9 @@ from syft.workers.wire.messages import (
 NEVER_SENT = "it was to be made in a group of messages that an exception ended before it was sent"
 """Why an object of such a group is not there."""
 
+_BARE = frozenset((type(None), bool, bytes))
+"""The values of replies that are as they came."""
+
 PointerMaker = Callable[..., Any]
 Made = TypeVar("Made", bound=PointerMaker)
 
@@ -265,7 +268,7 @@ class ReplyReader:
         if type(reply) is NotBegun:
             raise self._withdrawal(where)
         value = reply.value  # type: ignore[union-attr]
-        if value is None or type(value) is bool:  # most answers to questions
+        if value is None or type(value) in _BARE:  # most answers to questions
             return value
         if not frame.exclusive:
             usual = unpack_usual(value, frame.buffers, self._core.limits)

@@ -482,6 +482,8 @@ def is_large(value: Any, guarded: bool = True) -> bool:
     >>> is_large(torch.ones(10**6)[:1])
     True
     """
+    if type(value) is torch.Tensor and not guarded and value.layout is torch.strided:
+        return _numel(value) > SMALL or value.untyped_storage().nbytes() > _MOST_BYTES
     if not isinstance(value, torch.Tensor):
         return True
     size = public_size(value, guarded)

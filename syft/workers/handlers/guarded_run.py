@@ -5,7 +5,8 @@ and writes are as private as its inputs.  A program needs three rules beyond tho
 
 - A number taken from a private value can be an input of later actions.  From then on the results of
   all actions count as computed from that value.
-- A branch or a loop that depends on a value reveals it, and so does what a recording expects.
+- A branch or a loop that depends on a value reveals it, and so does what a recording expects.  What
+  it may write is made private before, since that it was not written would tell.
 - The text of an error may reveal values of an earlier action.  Once an action was private, the
   texts of all later errors stay at the worker.
 """
@@ -20,22 +21,24 @@ from weakref import ReferenceType, ref
 import torch
 
 from syft.exceptions import OtherPath, PermissionDenied, ProgramError
-from syft.ops.nested import leaves, replace
+from syft.ops.nested import every_tensor, leaves, replace
 from syft.ops.table import BY_NAME, COND, FLAGS, WHILE_LOOP, Function
 from syft.program.lowered import Lowered, Partial
-from syft.program.program import Action
+from syft.program.program import Action, Program
 from syft.workers.core.pipeline import run_as_private
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.execution.moved_memory import Holdings, Moves
+from syft.workers.execution.moved_memory import Holdings, Immovable, Moves, move_written
 from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.execution.private_commands import guard_for, tells_nothing
 from syft.workers.execution.public_sizes import forget_sizes
+from syft.workers.handlers.accesses import effects_of
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.walk import Places, lies_in
 
 _EXPECT = BY_NAME["syft.ops.numbers.expect"]
 _BRANCH = "a branch on its value"
+_UNMOVED = "a branch on its value that may write what cannot be moved to other memory"
 
 
 class Concealed(Exception):
@@ -148,7 +151,7 @@ class GuardedRun:
         args, kwargs = self.registers.moves.within((args, kwargs))
         special = _CONTROL.get(action.op)
         if special is not None:
-            return special(self, function, args)
+            return special(self, action, function, args)
         flags = FLAGS[action.op]
         guard = meet_guards(guard_for(list(args), kwargs), self.taint)
         self.concealing |= guard is not None and not guard.admits(self.user)
@@ -186,33 +189,61 @@ class GuardedRun:
         self.taint = changed(guard, shape_hidden=True)
         return self.taint
 
+    def seal(self, written: Any) -> None:
+        """Make private what may be written, after a private value has decided whether it is."""
+        for tensor in every_tensor(written):
+            guard = meet_guards(full_guard_of(tensor), self.taint)
+            assert guard is not None
+            try:
+                moves = move_written([tensor], guard, self.registers)
+            except Immovable:
+                raise PermissionDenied(_UNMOVED, self.core.name, self.user) from None
+            forget_sizes(moves.of(tensor))
+
 
 class _Tested:
-    """The condition of a loop: each of its results is checked as a decision."""
+    """The condition of a loop: each of its results is checked as a decision.
 
-    __slots__ = ("steps", "_test", "_watch")
+    What the loop may write is whatever it is given: the next time round its values may have changed
+    places.
+    """
 
-    def __init__(self, test: Any, watch: GuardedRun) -> None:
+    __slots__ = ("steps", "_test", "_watch", "_writes")
+
+    def __init__(self, test: Any, watch: GuardedRun, action: Action) -> None:
         self.steps: int = test.steps
         self._test = test
         self._watch = watch
+        self._writes = bool(_written_by(action))
 
     def run(self, values: Sequence[Any]) -> Any:
         answer = self._test.run(values)
-        self._watch.decided_by(answer)
+        if self._watch.decided_by(answer) is not None and self._writes:
+            self._watch.seal(self._watch.registers.moves.within(values))
+            self._writes = False
         return answer
 
 
-def _cond(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
-    watch.decided_by(args[0])
+def _written_by(action: Action) -> set[int]:
+    """Which of the values given to a branch or loop may be written by the programs in it."""
+    programs = [each for each in action.args if type(each) is Program]
+    return set().union(*(effects_of(program).writes for program in programs))
+
+
+def _cond(watch: GuardedRun, action: Action, function: Function, args: tuple[Any, ...]) -> Any:
+    if watch.decided_by(args[0]) is not None:
+        watch.seal([args[-1][place] for place in _written_by(action)])
+        args = watch.registers.moves.within(args)
     return _decided(watch, function, args)
 
 
-def _while_loop(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
-    return _decided(watch, function, (_Tested(args[0], watch), *args[1:]))
+def _while_loop(
+    watch: GuardedRun, action: Action, function: Function, args: tuple[Any, ...]
+) -> Any:
+    return _decided(watch, function, (_Tested(args[0], watch, action), *args[1:]))
 
 
-def _expect(watch: GuardedRun, function: Function, args: tuple[Any, ...]) -> Any:
+def _expect(watch: GuardedRun, action: Action, function: Function, args: tuple[Any, ...]) -> Any:
     for number in args[1:3]:
         watch.decided_by(number)
     return function(*args)
@@ -242,7 +273,7 @@ def _tainted(leaf: torch.Tensor, taint: Guard) -> torch.Tensor:
     return leaf
 
 
-_CONTROL: dict[int, Callable[[GuardedRun, Function, tuple[Any, ...]], Any]] = {
+_CONTROL: dict[int, Callable[[GuardedRun, Action, Function, tuple[Any, ...]], Any]] = {
     COND: _cond,
     WHILE_LOOP: _while_loop,
     _EXPECT: _expect,
