@@ -6,6 +6,7 @@ instruction at which place needs what.  It can run far ahead of the parties.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -64,18 +65,42 @@ def elements_of(deals: Sequence[Deal]) -> int:
     >>> elements_of(((0, 6, (16, (2,))), (1, 5, (1, (), (1, 0), (3, 1), (1, 0), (1, 3), (3, 3)))))
     35
     """
-    return sum(
-        (
-            sum(torch.Size(public[at]).numel() for at in (3, 5, 6))
-            if code == ShareCode.PRODUCT
-            else _GATE_WORDS * torch.Size(public[-1]).numel()
-        )
-        for _, code, public in deals
-    )
+    return sum(map(_elements_of, deals))
+
+
+def _elements_of(deal: Deal) -> int:
+    _, code, public = deal
+    if code == ShareCode.PRODUCT:
+        return math.prod(public[3]) + math.prod(public[5]) + math.prod(public[6])
+    return _GATE_WORDS * math.prod(public[-1])
 
 
 _GATE_WORDS = 10
 """Words that a comparison needs for an element, at most."""
+
+
+def letters_of(deals: Sequence[Deal]) -> list[list[int]]:
+    """The places of deals whose corrections travel together: as many as stay small.
+
+    What is large goes by itself, so that a party begins with it while the rest is dealt.
+
+    >>> letters_of(((0, 6, (16, (2,))), (1, 6, (16, (2,))), (4, 6, (16, (5000,)))))
+    [[0, 1], [4]]
+    """
+    letters: list[list[int]] = []
+    room = 0
+    for deal in deals:
+        size = _elements_of(deal)
+        if size > room:
+            letters.append([])
+            room = _MOST_TOGETHER
+        letters[-1].append(deal[0])
+        room -= size
+    return letters
+
+
+_MOST_TOGETHER = 1 << 15
+"""The elements that a provider works with for one letter, unless a single instruction has more."""
 
 
 def deal_program(

@@ -150,6 +150,14 @@ class SharingSession(Confined):
         self._readings = RisingNumbers()
         self.worker, self.parties, self.rank, self.keys = worker, parties, rank, tuple(keys)
         self.dealer = dealer
+        self.names = parties[:-1] if dealer is None else parties
+        """The parties that hold shares."""
+        self.provider = len(parties) - 1 if dealer is None else dealer
+        """The rank of the worker that deals."""
+        self.deals = rank == self.provider
+        """Whether this worker deals."""
+        self.holds_shares = rank < len(self.names)
+        """Whether this worker is a party: a provider may be one too."""
         self.ciphers = tuple(map(MaskCipher, self.keys))
         """Those of the keys: to make one takes as long as a small program."""
         self.owner = owner
@@ -182,26 +190,6 @@ class SharingSession(Confined):
     def is_owner(self, peer: Peer) -> bool:
         """Whether this caller has opened the session: over this connection, for this user."""
         return peer.session is self.owner.session and peer.who == self.owner.who
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The parties that hold shares."""
-        return self.parties[:-1] if self.dealer is None else self.parties
-
-    @property
-    def provider(self) -> int:
-        """The rank of the worker that deals."""
-        return len(self.parties) - 1 if self.dealer is None else self.dealer
-
-    @property
-    def deals(self) -> bool:
-        """Whether this worker deals."""
-        return self.rank == self.provider
-
-    @property
-    def holds_shares(self) -> bool:
-        """Whether this worker is a party: a provider may be one too."""
-        return self.rank < len(self.names)
 
     @property
     def own_cipher(self) -> MaskCipher:

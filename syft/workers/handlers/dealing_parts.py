@@ -1,7 +1,8 @@
 """The provider's part of share programs, and what the parties keep of what it deals ahead.
 
-The provider sends the last party one letter for each instruction with derived material, in the
-order of their places.  It waits for nobody, and may deal for programs that come later.
+The provider sends the last party what it derives, in the order of the instructions: small
+corrections in one letter, large ones each in its own (``letters_of``).  It waits for nobody, and
+may deal for programs that come later.
 
 A provider that is a party, which its caller must have asked for, deals inside its own part of the
 program.  If it is the last party its corrections stay where they are.
@@ -10,13 +11,14 @@ program.  If it is the last party its corrections stay where they are.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.programs.local_operations import check_size
-from syft.crypto.programs.share_dealing import Deal, deal_program, elements_of
+from syft.crypto.programs.share_dealing import Deal, deal_program, elements_of, letters_of
 from syft.crypto.programs.share_lint import lint_deals
 from syft.exceptions import MalformedMessage, MaterialError
 from syft.workers.core.shares import MaterialAhead, SharingSession
@@ -50,7 +52,7 @@ def deal(party: HostedParty, session: Any, counter: Any, deals: Any) -> PartyPro
 def deal_ahead(party: HostedParty, session: Any, counter: Any, deals: Any) -> PartyProgram:
     """What is dealt for a program to come: the parties keep it.
 
-    1. The provider sends the last party a letter for each instruction with derived material.
+    1. The provider sends the last party letters with what it derives.
 
     Rounds: 1.  Bytes: those of the corrections, to the last party.  Leakage: none.
     """
@@ -91,11 +93,14 @@ def _letters(
     """Send the last party what it needs; what it needs of itself is returned."""
     last = len(here.names) - 1
     own: Corrections = {}
-    for place, corrections in deal_program(deals, here.ciphers, counter):
+    dealt = deal_program(deals, here.ciphers, counter)
+    for places in letters_of(deals):
+        some = dict(islice(dealt, len(places)))
         if party.rank == last:
-            own[place] = corrections
+            own.update(some)
         else:
-            yield party.round({last: (place, *corrections)}, ())
+            values = [one for place in places for one in (place, *some[place])]
+            yield party.round({last: values}, ())
     return own
 
 
@@ -104,24 +109,36 @@ def _read(
 ) -> Generator[Round, Received, Corrections]:
     """Wait for the letters of the provider at the last party; others get none."""
     corrections: Corrections = {}
-    for place, _, _ in deals if party.rank == len(here.names) - 1 else ():
+    for places in letters_of(deals) if party.rank == len(here.names) - 1 else ():
         (letter,) = (yield party.round({}, (here.provider,))).values()
-        corrections[place] = material_in(letter, place)
+        corrections.update(material_in(letter, places))
     return corrections
 
 
-def material_in(letter: Letter, place: int) -> Sequence[torch.Tensor]:
-    """The corrections in a letter; raises :class:`~syft.exceptions.MaterialError` if they are for
-    another instruction than that at ``place``.
+def material_in(letter: Letter, places: Sequence[int]) -> Corrections:
+    """The corrections in a letter, by place; raises :class:`~syft.exceptions.MaterialError` if they
+    are for other instructions than those at ``places``.
 
-    >>> material_in(Letter((3, torch.tensor([5]))), 3)
-    [tensor([5])]
+    >>> material_in(Letter((3, torch.tensor([5]), 7, torch.tensor([8]))), [3, 7])
+    {3: [tensor([5])], 7: [tensor([8])]}
     """
-    said, *tensors = letter.values or (None,)
-    exact = type(said) is int and said == place
-    if not exact or not all(isinstance(one, torch.Tensor) for one in tensors):
-        raise MaterialError(f"material for instruction {place}", "another letter")
-    return tensors
+    found: dict[int, list[torch.Tensor]] = {}
+    tensors: list[torch.Tensor] = []
+    for value in letter.values:
+        if isinstance(value, torch.Tensor) and found:
+            tensors.append(value)
+        elif type(value) is int and len(found) < len(places) and value == places[len(found)]:
+            tensors = found[value] = []
+        else:
+            raise _other_material(places)
+    if len(found) < len(places):
+        raise _other_material(places)
+    return {**found}
+
+
+def _other_material(places: Sequence[int]) -> MaterialError:
+    named = ", ".join(map(str, places))
+    return MaterialError(f"material for instruction {named}", "another letter")
 
 
 def check_part(

@@ -370,8 +370,9 @@ def resume(core: WorkerCore, execution: int, session: Execution, collected: bool
     What it yields is sent, and what it returns stored.  ``collected``: it goes on with the letters
     for which it waits.
     """
-    program = cast(PartyProgram, session.program)
-    with serving(core, cast(Call, session.call).peer):
+    program, call = cast(PartyProgram, session.program), cast(Call, session.call)
+    outer, core.serving = core.serving, call.peer
+    try:
         while True:
             try:
                 received = _collected(core, session) if collected else None
@@ -380,7 +381,7 @@ def resume(core: WorkerCore, execution: int, session: Execution, collected: bool
                 if isinstance(step, Turns):
                     step.take(partial(_take_turn, core, execution, session, step))
                     return
-                _send(cast(Call, session.call), session, step)
+                _send(call, session, step)
             except StopIteration as ended:
                 _finish(core, execution, session, ended.value)
                 return
@@ -391,6 +392,8 @@ def resume(core: WorkerCore, execution: int, session: Execution, collected: bool
             if not _has_come(session):
                 return
             collected = True
+    finally:
+        core.serving = outer
 
 
 def _take_turn(core: WorkerCore, execution: int, session: Execution, turns: Turns) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.programs.beaver_products import MaskedValue
-from syft.crypto.programs.share_dealing import deals_of
+from syft.crypto.programs.share_dealing import deals_of, letters_of
 from syft.crypto.programs.share_flow import places_of_writes, writes_in_place, written_inputs
 from syft.crypto.programs.share_lint import lint
 from syft.crypto.programs.share_program import ShareCode, ShareProgram, outs_of
@@ -173,18 +173,18 @@ def run_shares(
     if not isinstance(program, ShareProgram):
         raise MalformedMessage("$.args[2]", "a share program", type(program).__name__)
     lint(program, len(here.names))
-    corrected = [place for place, _, _ in deals_of(program)]
-    check_part(party, here, not isinstance(counter, MaterialAhead), bool(corrected))
+    deals = deals_of(program)
+    check_part(party, here, not isinstance(counter, MaterialAhead), bool(deals))
     number, ahead = _taken(here, counter, program)
     if here.deals and ahead is None:
-        ahead = yield from dealt_here(party, here, number, deals_of(program))
+        ahead = yield from dealt_here(party, here, number, deals)
     operands = _operands(here, inputs, party.call.core.store.charges.most_elements)
     values = [value for value, _ in operands]
     yield here.turns
     here.check_open()
     overwritten = _overwritten(here, program, inputs, values)
     try:
-        results = yield from _in_its_turn(party, here, program, number, operands, ahead, corrected)
+        results = yield from _in_its_turn(party, here, program, number, operands, ahead)
         return [*results, *overwritten]
     except BaseException:  # also where another party has failed, and this part is closed
         for one in overwritten:
@@ -199,7 +199,6 @@ def _in_its_turn(
     number: int,
     operands: Sequence[_Operand],
     ahead: Mapping[int, Sequence[torch.Tensor]] | None,
-    corrected: Sequence[int],
 ) -> PartyProgram:
     """Run a program whose turn has come; returns the objects to be stored."""
     values = [value for value, _ in operands]
@@ -213,7 +212,7 @@ def _in_its_turn(
     context = _context(party, here, number)
     versions = [tensor._version for tensor in tensors]
     agreed = agreement(program, number, here.parties, labels, here.dealer)
-    run = _PartyRun(party, here, program, context, agreed, ahead, corrected)
+    run = _PartyRun(party, here, program, context, agreed, ahead)
     results = yield from run.rounds(values)
     for tensor, version in zip(tensors, versions, strict=True):
         if tensor._version != version:
@@ -362,15 +361,15 @@ class _PartyRun:
         context: PartyContext,
         agreed: bytes | None,
         ahead: Mapping[int, Sequence[torch.Tensor]] | None,
-        corrected: Sequence[int],
     ) -> None:
-        self.party, self.program, self.context, self.ahead = party, program, context, ahead
+        self.party, self.program, self.context = party, program, context
         self.parties = range(len(here.names))
         self.provider = here.provider
-        self.letters = {place: number for number, place in enumerate(corrected)}
-        dealt = here.dealer is not None and ahead is None and party.rank == self.parties[-1]
+        self.here = dict(ahead or {})
+        """The corrections that are there and were not used yet."""
+        self.letters = letters_of(deals_of(program)) if context.is_last and ahead is None else []
         # What a party deals comes before what it opens.
-        self.first = {here.provider: len(corrected)} if dealt else {}
+        self.first = {} if here.dealer is None else {here.provider: len(self.letters)}
         party.next_letters(rank for rank, many in self.first.items() for _ in range(many))
         self.agreed = agreed
         self.greeted: set[int] = set()
@@ -388,12 +387,13 @@ class _PartyRun:
 
     def _corrections(self, step: RoundOfShares) -> Generator[Round, Received, JoinedRound]:
         """Wait for what the provider has dealt for some instructions, unless it is here."""
-        if self.ahead is not None:
-            return JoinedRound(corrections=self.ahead)
-        names = {place: (self.provider, self.letters[place]) for place in step.needs}
-        received = yield Round({}, frozenset(names.values()))
-        corrections = {place: material_in(received[name], place) for place, name in names.items()}
-        return JoinedRound(corrections=corrections)
+        absent = {place for place in step.needs if place not in self.here}
+        if absent:
+            numbers = [n for n, one in enumerate(self.letters) if not absent.isdisjoint(one)]
+            received = yield Round({}, frozenset((self.provider, n) for n in numbers))
+            for (_, number), letter in received.items():
+                self.here.update(material_in(letter, self.letters[number]))
+        return JoinedRound(corrections={place: self.here.pop(place) for place in step.needs})
 
     def _opening(self, step: RoundOfShares) -> Generator[Round, Received, JoinedRound]:
         """Send the shares of a round, and join them with those of the others."""

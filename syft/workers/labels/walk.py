@@ -159,6 +159,8 @@ def storages_of(value: Any) -> list[torch.UntypedStorage]:
     >>> len(storages_of(torch.ones(2))), len(storages_of(torch.eye(2).to_sparse()))
     (1, 2)
     """
+    if type(value) in EXACT_TENSOR_TYPES and value.layout is torch.strided:
+        return [value.untyped_storage()]
     if isinstance(value, Holder):
         return [storage for tensor in tensors_of(value) for storage in storages_of(tensor)]
     return [part.untyped_storage() for part in strided_parts_of(value)]

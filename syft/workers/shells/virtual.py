@@ -164,11 +164,12 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         <VirtualWorker id:bob #objects:0>
         """
         try:
-            known = self._table.open.get(worker)  # type: ignore[call-overload]
+            found: Any = self.network.workers.get(worker, worker)  # type: ignore[arg-type]
+            known = self._table.open.get(found)
         except TypeError:  # unhashable, so no worker, which ``get_worker`` says
             known = None
         if known is not None and not known.transport.closed:
-            return known  # type: ignore[no-any-return]
+            return known
         with self.lock:
             return self._table.to(self.get_worker(worker))
 

@@ -18,6 +18,7 @@ from syft.serde.registry import register, register_code, unpack_items
 
 REF = int(TypeCode.REF)
 REFS = int(TypeCode.REFS)
+_NAMING = frozenset((REF, REFS))
 
 
 class Reference:
@@ -72,17 +73,14 @@ def ids_in(operand: Any) -> set[int]:
         if isinstance(value, dict):
             stack.extend(value.values())
         elif isinstance(value, (list, tuple)):
-            found.update(_named_by(value))
+            if value and type(value[0]) is int and value[0] in _NAMING:
+                found.update(_named_by(value))
             stack.extend(value)
     return found
 
 
 def _named_by(operand: Sequence[Any]) -> Iterable[int]:
-    """The ids in an operand itself, if it is a reference or a list of them."""
-    code = operand[0] if operand else None
-    if type(code) is not int or code not in (REF, REFS):
+    """The ids in an operand that begins like a reference, or like a list of them."""
+    if operand[0] == REF and len(operand) > 3:
         return ()
-    if code == REF and len(operand) > 3:
-        return ()
-    ids = operand[1:2] if code == REF else operand[1:]
-    return (id for id in ids if type(id) is int)
+    return [id for id in (operand[1:2] if operand[0] == REF else operand[1:]) if type(id) is int]

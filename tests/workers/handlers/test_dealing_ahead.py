@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import syft as sy
-from syft.crypto.programs.share_dealing import deals_of
+from syft.crypto.programs.share_dealing import deals_of, letters_of
+from syft.crypto.programs.share_program import ShareCode
 from syft.exceptions import (
     MalformedMessage,
     MaterialError,
@@ -19,7 +20,11 @@ from syft.exceptions import (
     SharedOperationFailed,
 )
 from syft.ids import new_id
+from syft.program.program import Slot
+from syft.workers.handlers.dealing_parts import material_in
+from syft.workers.handlers.party_programs import Letter
 from syft.workers.wire.messages import Describe, Fetch
+from tests.crypto.program_runs import Recorded
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 from tests.workers.handlers.sharing_client import Client, wait
@@ -134,3 +139,46 @@ def test_nobody_gets_material(client: Client) -> None:
         with pytest.raises(PermissionDenied):
             client.caller.connection_to(place).ask(Fetch, material, 0, True, None)
     assert "MaterialAhead" in str(inspect(client.parties[0]).objects[material])
+
+
+X_, Y_ = torch.tensor([5]), torch.tensor([[6, 7]])
+
+
+def test_a_letter_holds_what_its_instructions_need_and_nothing_else() -> None:
+    found = material_in(Letter((2, X_, Y_, 4, Y_)), [2, 4])
+    assert list(found) == [2, 4] and [len(one) for one in found.values()] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        (X_,),
+        (X_, 2, X_, 4, Y_),
+        (2, X_),
+        (4, X_, 2, Y_),
+        (2, X_, 4, Y_, 6, X_),
+        (2, X_, 2, X_, 4, Y_),
+        (2, X_, 4, "text"),
+        (2, X_, 4.0, Y_),
+        (True, X_, 4, Y_),
+    ],
+    ids=str,
+)
+def test_a_letter_for_other_instructions_is_refused(values: tuple[Any, ...]) -> None:
+    with pytest.raises(MaterialError, match="instruction 2, 4 from the provider, got another"):
+        material_in(Letter(values), [2, 4])
+
+
+def test_large_instructions_have_letters_of_their_own(client: Client) -> None:
+    """What is small shares one, across the instructions of a program, until it is full."""
+    size = (1 << 13,)
+    deals = [(place, int(ShareCode.DIVIDE), (3, (1 << 10,))) for place in range(5)]
+    assert letters_of(deals) == [[0, 1, 2], [3, 4]]
+    assert letters_of([(0, int(ShareCode.DIVIDE), (3, size)), *deals[1:3]]) == [[0], [1, 2]]
+    x = client.share(torch.arange(size[0]))[0]
+    made = Recorded(size)
+    first = made.divide(0, 3)
+    second = made.divide(made.local(torch.ops.aten.sum.default, Slot(first)), 1)
+    (got,) = client.run(made.program(second), [x])
+    assert abs(int(client.value(got)) - int(torch.arange(size[0]).sum()) // 16) <= size[0] + 1

@@ -19,7 +19,8 @@ from syft.codes import CollectiveCode
 from syft.crypto.dealing import StreamName
 from syft.crypto.kernels import kernel_from
 from syft.crypto.programs.local_operations import LOCAL_OPERATIONS, run_local
-from syft.crypto.programs.share_gates import GATES, is_corrected
+from syft.crypto.programs.share_dealing import deals_of, letters_of
+from syft.crypto.programs.share_gates import GATES
 from syft.crypto.programs.share_program import (
     ShareCode,
     ShareProgram,
@@ -214,11 +215,16 @@ class Audit:
         if dealer is None:
             dealt = letters.pop((last + 1, names[last]), [])
         else:  # they come before what it opens
-            count = sum(is_corrected(step) for step in program.actions)
+            count = len(letters_of(deals_of(program)))
             dealt = letters.get((dealer, names[last]), [])[:count]
             del letters.get((dealer, names[last]), [])[:count]
-        said = {letter[0]: letter[1:] for letter in dealt}
-        assert len(said) == len(dealt)
+        said: dict[int, list[torch.Tensor]] = {}
+        for value in itertools.chain.from_iterable(dealt):
+            if type(value) is int:
+                assert value not in said
+                found = said[value] = []
+            else:
+                found.append(value)
         for place, step in enumerate(opened_constants(program)):
             rows = corrections(step, named(step, counter, place), keys)
             found = said.pop(place, [])
