@@ -195,7 +195,7 @@ class Call(msgspec.Struct, eq=False):
         often than the caller may have a request go through them."""
         held = self.held
         for id in ids:
-            value = held[id] if held and id in held else self.core.store.objects.get(id)
+            value = held[id] if held and id in held else self.core.store.open(id)
             self.core.store.charges.check_repeated(value)
 
     def check_memory(self, permit: Permit, sharing: str = "") -> None:
