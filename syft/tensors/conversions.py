@@ -101,6 +101,7 @@ def _conversion(call: Call) -> Conversion:
 def convert_object(call: Call, message: Convert) -> Reply:
     """Convert an object of this worker and store the result under the id the caller chose."""
     args = unpack_at(message.args, call.unpacker(objects=False), ".args")
+    call.check_repeated((message.id,))
     return call.store(message.out, call.tried(call.read, message.id, args))
 
 

@@ -30,6 +30,7 @@ from syft.workers.execution.allowance import FREE, used_by
 from syft.workers.execution.public_sizes import forms_of, hides_shape, public_size
 from syft.workers.execution.size_bounds import is_harmless
 from syft.workers.labels.memory_labels import full_guard_of, label_of
+from syft.workers.labels.walk import elements_of, tensors_of
 
 Storages = Mapping[int, tuple[torch.UntypedStorage, int]]
 """Storages with their bytes, by the address of the storage itself."""
@@ -389,6 +390,34 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             raise self.exceeded("bytes", use.peak)
         return use.peak
 
+    def check_repeated(self, value: Any) -> None:
+        """Raise if a request that goes through all elements of an object would use too much since
+        it repeats some, as what ``expand`` returns does; others are as large as what is charged.
+
+        >>> charges = Charges("bob", {}, PeerLimits(elements=10**9), Account)
+        >>> charges.check_repeated(torch.ones(1).expand(10**9))
+        >>> charges.check_repeated(torch.ones(1).expand(10**9 + 1))
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.LimitExceeded: Over a limit of worker 'bob': peer_limits.elements is \
+1000000000, got 1000000001. Drop what is not needed any more, ask for less at once, or ask the \
+worker's owner for more.
+        """
+        left = self.bytes_left
+        if left is None:
+            return
+        size = public_size(value, self.guarded)
+        if size.elements <= max(FREE, sum(size.bytes)):
+            return
+        if not size.bounded:
+            self.check_bounds({0: value})
+            return
+        bytes = size.elements * _bytes_each(value)
+        if bytes and size.elements > self.limits.elements:
+            raise self.exceeded("elements", size.elements)
+        if bytes > left:
+            raise self.exceeded("bytes", bytes)
+
     def check_bytes(self) -> None:
         """Raise if the caller has more bytes than it may have."""
         left = self.bytes_left
@@ -463,6 +492,12 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """Stop charging a caller for what has ended."""
         for limit, count in less.items():
             setattr(account, limit, getattr(account, limit) - count)
+
+
+def _bytes_each(value: Any) -> int:
+    """The bytes of an element of an object here, if that repeats elements; 0 for other layouts."""
+    tensors = [one for one in map(elements_of, tensors_of(value)) if one is not None]
+    return max((one.itemsize for one in tensors if one.layout is torch.strided), default=0)
 
 
 def _is_small(value: torch.Tensor) -> bool:

@@ -190,6 +190,14 @@ class Call(msgspec.Struct, eq=False):
         value = _object_itself(self.core, self.held, id)
         return converted(function, value, args, self.core.name, self.peer.user)
 
+    def check_repeated(self, ids: Iterable[int]) -> None:
+        """Raise :class:`~syft.exceptions.LimitExceeded` if these objects repeat their elements more
+        often than the caller may have a request go through them."""
+        held = self.held
+        for id in ids:
+            value = held[id] if held and id in held else self.core.store.open(id)
+            self.core.store.charges.check_repeated(value)
+
     def check_memory(self, permit: Permit, sharing: str = "") -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if the request would change memory that
         is another's."""

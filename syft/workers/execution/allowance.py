@@ -17,6 +17,7 @@ private tensors are not looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace as changed
 from math import prod
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from syft.ops.table import (
     ELEMENTWISE,
     FLAGS,
     FLOATS_COMPUTE,
+    FRESH,
     GRADIENT,
     MATRIX_PRODUCT,
     READS_GRADIENT,
@@ -215,7 +217,8 @@ def _uncommon(op: int, function: Function, args: Any, kwargs: dict[str, Any]) ->
         if None in inside.values():
             return Use(1)  # data is at another worker, which will look at it
         args, kwargs = replace((args, kwargs), lambda leaf: inside.get(id(leaf), leaf))
-        return used_by(op, function, args, kwargs)
+        use, copied = used_by(op, function, args, kwargs), sum(map(_copied, tensors))
+        return changed(use, peak=max(use.peak, copied)) if FLAGS[op] & FRESH else use
     read = sum(map(torch.Tensor.numel, tensors))
     rule = COLUMNS["makes"].get(op)
     if rule is not None:
@@ -230,9 +233,19 @@ def _inside(tensor: torch.Tensor) -> torch.Tensor | None:
     """What an operation on a chain runs on in this process, or what is like it; None if that is
     at another worker."""
     inside = innermost(tensor)
-    if inside is None and elements_of(tensor) is not None:
-        return torch.empty(tensor.shape, dtype=torch.float64, device="meta")
+    elements = elements_of(tensor)
+    if inside is None and elements is not None:
+        return torch.empty_strided(
+            tensor.shape, elements.stride(), dtype=torch.float64, device="meta"
+        )
     return inside
+
+
+def _copied(tensor: torch.Tensor) -> int:
+    """The bytes that a chain takes where it computes with each element, if it repeats some."""
+    elements = elements_of(tensor) if type(tensor) is Wrapper else None
+    count = 0 if elements is None else elements.numel()
+    return 8 * count if elements is not None and count > elements.untyped_storage().nbytes() else 0
 
 
 def _guess(op: int, args: Any, kwargs: dict[str, Any], read: int) -> int:

@@ -35,7 +35,6 @@ from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, label_of, note, protect
 from syft.workers.labels.walk import (
     elements_of,
-    innermost,
     storages_of,
     strided_parts_of,
     tensors_of,
@@ -233,7 +232,7 @@ def public_size(value: Any, guarded: bool = True) -> PublicSize:
         guard = full_guard_of(tensor) if guarded else None
         hidden = guard is not None and guard.shape_hidden
         extent: Extent | None = label_of(tensor).most if hidden else None
-        inside = innermost(tensor)
+        inside = elements_of(tensor)
         real = 1 if inside is None else inside.numel()
         elements += real if extent is None else prod(extent.most)
         bounded &= extent is not None or not hidden

@@ -36,6 +36,7 @@ def allow(call: Call, message: Allow) -> Reply:
     data at another worker.
     """
     widened = partial(_widened, call.core, message, call.peer)
+    call.check_repeated((message.id,))
     return call.store(message.out, released(call.stored(message.id), widened))
 
 

@@ -242,6 +242,7 @@ def drop(call: Call, message: Drop) -> Reply | None:
 )
 def duplicate(call: Call, message: Duplicate) -> Reply:
     """Store a copy under another id: same values, grad, tags and guard, without a graph."""
+    call.check_repeated((message.id,))
     return call.store(message.out, duplicate_of(call.stored(message.id)))
 
 

@@ -294,3 +294,7 @@ def test_chains_that_compute_here_are_under_limits(hook: sy.TorchHook) -> None:
     x = torch.ones(3, 1).fix_precision()
     assert use("torch.Tensor.expand", x, 3, 2**50).elements > 2**51
     assert use("torch.Tensor.add", sy.LoggingTensor().on(torch.ones(5)), 1).elements == 10
+    repeated = x.expand(3, 10**8)
+    for name in ("torch.Tensor.sum", "torch.Tensor.contiguous"):
+        assert use(name, repeated).peak == 24 * 10**8
+    assert use("torch.Tensor.sum", x).peak < 100 and use("torch.Tensor.t", repeated).peak == 0

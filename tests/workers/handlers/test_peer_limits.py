@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import syft as sy
 from syft.chain.wrapper import wrap
 from syft.exceptions import LimitExceeded, PromiseGivenUp, RemoteFailure
+from syft.ops.nested import every_tensor
 from syft.ops.table import BY_NAME
 from syft.program.lowered import Lowered
 from syft.program.program import Action, Program, Slot
@@ -593,3 +595,49 @@ def test_the_sizes_of_chains_are_those_of_their_tensors() -> None:
     assert sized.run([logged]).child.child.tolist() == [2, 2]
     assert runs_unseen(program, charges, [sy.LoggingTensor().on(torch.zeros(2))])
     assert not runs_unseen(program, charges, [sy.LoggingTensor().on(torch.zeros(3))])
+
+
+REPEATED: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "copy": ("handlers.objects.duplicate_of", lambda x, y: x.copy()),
+    "allow": ("handlers.allowing.released", lambda x, y: x.allow("bea")),
+    "fix_precision": ("core.pipeline.converted", lambda x, y: x.fix_precision()),
+    "float_precision": (
+        "core.pipeline.converted",
+        lambda x, y: x[0].fix_precision().expand(x.shape).float_precision(),
+    ),
+    "copy of a chain": (
+        "handlers.objects.duplicate_of",
+        lambda x, y: x[0].fix_precision().expand(x.shape).copy(),
+    ),
+    "sum_private": ("handlers.collective._program", lambda x, y: sy.sum_private(x, y)[0].get()),
+    "share": (
+        "handlers.sharing._pieces",
+        lambda x, y: x.share(x.location, y.location, crypto_provider="dealer").get(),
+    ),
+}
+"""What goes through all elements of an object, and the function that makes memory for them."""
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_what_repeats_its_elements_is_as_large_as_it_looks(
+    name: str, hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, call = REPEATED[name]
+    limits = PeerLimits(bytes=1 << 25)
+    ids = "strict", "other", "dealer"
+    workers = [sy.VirtualWorker(hook, id=id, peer_limits=limits) for id in ids]
+
+    def repeated(count: int) -> list[Any]:
+        one = torch.ones(1, dtype=torch.int64)
+        return [one.send(worker).expand(count, 1) for worker in workers[:2]]
+
+    make: Any = pkgutil.resolve_name(f"syft.workers.{place}")
+
+    def made(*args: Any) -> Any:
+        assert all(tensor.numel() < 10 for tensor in every_tensor(args))
+        return make(*args)
+
+    monkeypatch.setattr(f"syft.workers.{place}", made)
+    call(*repeated(4))
+    with refused("bytes"):
+        call(*repeated((1 << 24) + 1))
