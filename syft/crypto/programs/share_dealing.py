@@ -86,12 +86,14 @@ def letters_of(deals: Sequence[Deal]) -> list[list[int]]:
 
     >>> letters_of(((0, 6, (16, (2,))), (1, 6, (16, (2,))), (4, 6, (16, (5000,)))))
     [[0, 1], [4]]
+    >>> letters_of(((0, 6, (16, (0,))),))
+    [[0]]
     """
     letters: list[list[int]] = []
     room = 0
     for deal in deals:
         size = _elements_of(deal)
-        if size > room:
+        if size > room or not letters:  # what comes first may be empty
             letters.append([])
             room = _MOST_TOGETHER
         letters[-1].append(deal[0])
