@@ -172,10 +172,10 @@ class Link:
         """
         return self.tensor_behind()
 
-    def here(self) -> torch.Tensor | None:
-        """The plain tensor, if its values may be read in this process.
+    def array(self, dtype: Any = None) -> Any:
+        """The values as an array of numpy, if they are in this process; None if not.
 
-        >>> Link().here() is None
+        >>> Link().array() is None
         True
         """
         return None

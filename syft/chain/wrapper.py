@@ -226,12 +226,12 @@ class Wrapper(ChosenMethods, torch.Tensor):
         ...
         syft.exceptions.DataStaysPut: ...
         """
-        here = self.child.here()
-        return self._refuse("numpy()") if here is None else here.numpy(*args, **kwargs)
+        array = self.child.array()
+        return self._refuse("numpy()") if array is None else array
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        here: Any = self.child.here()
-        return self._refuse("numpy conversion") if here is None else here.__array__(*args, **kwargs)
+    def __array__(self, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        array = self.child.array(dtype)
+        return self._refuse("numpy conversion") if array is None else array
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse("dlpack export")

@@ -22,20 +22,17 @@ from torch import nn
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotSendable
 from syft.hooks import bulk, places, tensor_methods
-from syft.ops.nested import every_tensor
 from syft.tensors import conversions
 from syft.tensors.constant import WENT
 from syft.tensors.shared.shared_values import get_each
 from syft.torch_private import exchange_contents
 from syft.workers.client.answers import tensor_in
-from syft.workers.client.operands import MOST_BYTES
 from syft.workers.client.transport import Owner
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 ChangeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 Undo = Callable[[torch.Tensor, torch.Tensor], None]
 
-_PLAIN = (bool, int, float, str, nn.Module, type(None))
 _REGISTERING = frozenset(
     method.__code__
     for method in (nn.Module.register_parameter, nn.Module.register_buffer, nn.Module.add_module)
@@ -81,23 +78,13 @@ def tensors_of(module: nn.Module) -> list[torch.Tensor]:
     return list(found.values())
 
 
-def _state_of(module: nn.Module, sending: bool = False) -> list[torch.Tensor]:
-    """The same, and the plain attributes of its parts that went along with it; if it is about to be
-    sent, those that are to go, too: small tensors, also in lists and dictionaries."""
-    found = {id(tensor): tensor for tensor in tensors_of(module)}
+def _state_of(module: nn.Module) -> list[torch.Tensor]:
+    """The same, and what parts have as plain attributes that was made in a forward pass, and went
+    to a worker."""
+    found = tensors_of(module)
     for part in module.modules():
-        for name, value in vars(part).items():
-            if name[0] != "_" and not isinstance(value, _PLAIN):
-                for tensor in every_tensor(value):
-                    is_ours = tensor_methods.is_part(tensor) or WENT in vars(tensor)
-                    if is_ours or sending and _is_small_constant(tensor):
-                        found.setdefault(id(tensor), tensor)
-    return list(found.values())
-
-
-def _is_small_constant(tensor: torch.Tensor) -> bool:
-    plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
-    return plain and not tensor.requires_grad and tensor.nbytes <= MOST_BYTES
+        found += [one for one in vars(part).values() if type(one) is Wrapper and WENT in vars(one)]
+    return found
 
 
 def replace_tensors(module: nn.Module, change: Change, undo: Undo | None = None) -> nn.Module:
@@ -217,7 +204,7 @@ def send_module(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
     place = owner.get_worker(locations[0])
-    here = [tensor for tensor in _state_of(module, sending=True) if not _is_at(tensor, place)]
+    here = [tensor for tensor in tensors_of(module) if not _is_at(tensor, place)]
     exchange_tensors(
         module, lambda tensors: bulk.send_all(tensors, place, owner, user), bulk.unsend, here
     )

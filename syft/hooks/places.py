@@ -5,6 +5,9 @@ A mode sees them being made, and costs each other call in the forward pass some 
 the code of a module, when it is sent, says whether it may make any.  The look is generous: whatever
 calls functions that are not torch's may.  A module whose forward pass is left as it is makes none,
 or is told by a :class:`~syft.exceptions.LocationMismatch` what to do.
+
+The small tensors that are plain attributes of the module go along, too.  Others stay, and so does
+what is private.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from torch import nn
 from syft.chain.wrapper import Wrapper
 from syft.ops.control import RECORDING
 from syft.tensors.constant import MAKERS, ConstantTensor, MakingConstants
+from syft.workers.client.operands import MOST_BYTES
 from syft.workers.client.transport import Location as Worker
+from syft.workers.labels.memory_labels import full_guard_of
 
 _MAKING: Final = {maker.__name__ for maker in MAKERS if maker is not None} | {
     "rsample",
@@ -39,7 +44,7 @@ _INSIDE: ContextVar[bool] = ContextVar("inside the forward pass of a sent module
 @contextlib.contextmanager
 def at(worker: Worker) -> Iterator[Worker]:
     """A context in which ``torch.zeros(3)``, and what else is made of nothing but numbers, is made
-    at a worker.
+    at a worker: the value of each is drawn or computed here, and sent.
 
     >>> with sy.at(bob):
     ...     x = torch.arange(3)
@@ -70,7 +75,8 @@ class SentForward:
     def module(self) -> nn.Module:
         """The module, which has this in the place of its method."""
         module = self._module()
-        assert module is not None, "it calls its own forward pass"
+        if module is None:
+            raise ReferenceError("this forward pass has outlived its module")
         return module
 
     @property
@@ -94,8 +100,8 @@ class SentForward:
 
 
 def follow(module: nn.Module) -> None:
-    """Have what the forward pass of a module and its parts makes go to where it is used, until
-    :func:`unfollow`.
+    """Have what the forward pass of a module and its parts makes go to where it is used, and their
+    small plain attributes, until :func:`unfollow`.
 
     >>> model = nn.Linear(2, 1); follow(model); "forward" in vars(model)
     False
@@ -106,17 +112,27 @@ def follow(module: nn.Module) -> None:
         makes = makes_tensors(kind) or not all(map(_is_known, held))
         if makes and _FORWARD not in vars(part):
             part.__dict__[_FORWARD] = SentForward(part)
+        for name, value in vars(part).items():
+            if name[0] != "_" and type(value) is torch.Tensor and _may_go_along(value):
+                part.__dict__[name] = _going_along(value)
+
+
+def _may_go_along(tensor: torch.Tensor) -> bool:
+    """Whether a plain attribute of a module is small, and nobody's secret."""
+    small = tensor.layout is torch.strided and tensor.nbytes <= MOST_BYTES
+    return small and not tensor.requires_grad and full_guard_of(tensor) is None
 
 
 def unfollow(module: nn.Module) -> None:
-    """Give a module and its parts their own forward passes again, and the constants that these have
-    kept as plain tensors."""
+    """Give a module and its parts their own forward passes again, and constants that these have as
+    plain tensors."""
     for part in module.modules():
         if type(vars(part).get(_FORWARD)) is SentForward:
             del part.__dict__[_FORWARD]
-            for name, value in vars(part).items():
-                if type(value) is Wrapper and (here := value.child.here()) is not None:
-                    part.__dict__[name] = here
+        for name, value in vars(part).items():
+            link: Any = value.child if type(value) is Wrapper else None
+            if type(link) is ConstantTensor:
+                part.__dict__[name] = link.tensor
 
 
 @cache

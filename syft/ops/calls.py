@@ -19,12 +19,14 @@ from typing import Any, Final
 
 import torch
 
-from syft.ops.nested import Arguments, Keywords
+from syft.ops.nested import Arguments, Keywords, leaves
 from syft.ops.table import (
     BY_NAME,
+    FRESH,
     FUNCTIONS,
     INPLACE,
     INPLACE_OPTION,
+    JOINS,
     MUTATES_OTHERS,
     NAMES,
     ops_with,
@@ -50,6 +52,20 @@ def mutated_argument(flags: int, args: Arguments, kwargs: Keywords) -> Any:
     if flags & INPLACE or (flags & INPLACE_OPTION and kwargs.get("inplace")):
         return args[0] if args else kwargs.get("input")
     return None
+
+
+def may_keep(flags: int, target: Any, tensor: Any) -> bool:
+    """Whether a call may write to a tensor among its arguments, or return its memory; ``target`` is
+    what :func:`mutated_argument` says.
+
+    >>> from syft.ops.table import BY_NAME, FLAGS
+    >>> add, view = FLAGS[BY_NAME["torch.Tensor.add_"]], FLAGS[BY_NAME["torch.Tensor.view_as"]]
+    >>> may_keep(add, "x", "x"), may_keep(add, "x", "y"), may_keep(view, None, "x")
+    (True, False, True)
+    """
+    if target is not None and not flags & (JOINS | MUTATES_OTHERS):
+        return any(leaf is tensor for leaf in leaves(target))
+    return not flags & FRESH or bool(flags & MUTATES_OTHERS)
 
 
 @cache

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -25,15 +25,16 @@ from torch.overrides import TorchFunctionMode
 
 from syft.callers import SYFT, TORCH
 from syft.chain.wrapper import Wrapper
-from syft.ops.calls import mutated_argument
+from syft.ops.calls import may_keep, mutated_argument
 from syft.ops.control import RECORDING
-from syft.ops.nested import Arguments, Keywords, leaves, replace
+from syft.ops.nested import Arguments, Keywords, every_tensor, leaves, replace
 from syft.ops.table import FACTORY, FUNCTIONS, flags_of, ops_with
 from syft.serde.packer import Packer
 from syft.serde.registry import Operand, pack, register_packer
 from syft.tensors.local import LocalLink
 from syft.tensors.pointer import make_pointer
 from syft.workers.client.connection import Connection
+from syft.workers.labels.memory_labels import full_guard_of
 
 MAKERS: Final = frozenset(FUNCTIONS[number] for number in ops_with(FACTORY))
 """The functions of torch that make a tensor of nothing but numbers."""
@@ -41,12 +42,38 @@ MAKERS: Final = frozenset(FUNCTIONS[number] for number in ops_with(FACTORY))
 _LIBRARIES: Final = (SYFT, os.path.join(TORCH, "nn"), os.path.join(TORCH, "masked"))
 """Where tensors are made that need no help: those of torch's own modules travel by themselves."""
 
-_WRAPPERS: Final = "_constants"
-"""The attribute of memory that holds references to the wrappers of the constants that lie there."""
-
+_MEMORY: Final = "_constants"
+"""The attribute of memory that says which constants lie there."""
+_MOST_REFERENCES: Final = 64
 
 WENT: Final = "_was_constant"
 """The attribute of the wrapper of a constant that was sent: its module brings it back."""
+
+
+class _Memory:
+    """The memory of constants: the wrappers that lie there, and what is known of it."""
+
+    __slots__ = ("wrappers", "loaded", "lent")
+
+    def __init__(self) -> None:
+        self.wrappers: list[weakref.ref[Wrapper]] = []
+        self.loaded = False
+        """Whether something that the program has loaded may be there, or may lie in it, too."""
+        self.lent = False
+        """Whether an array of numpy lies there, which could not follow."""
+
+    def constants(self) -> list[Wrapper]:
+        """The wrappers of the constants that are there."""
+        found = [wrapper for reference in self.wrappers if (wrapper := reference()) is not None]
+        self.wrappers = list(map(weakref.ref, found))
+        return found
+
+
+def _memory_of(tensor: torch.Tensor) -> _Memory:
+    if tensor.layout is not torch.strided:  # no two of them lie in the same memory
+        return _Memory()
+    memory: _Memory = tensor.untyped_storage().__dict__.setdefault(_MEMORY, _Memory())
+    return memory
 
 
 class ConstantTensor(LocalLink):
@@ -60,55 +87,61 @@ class ConstantTensor(LocalLink):
     (tensor([2., 3.]), <VirtualWorker id:bob #objects:...>)
     """
 
-    __slots__ = ("loaded",)
+    __slots__ = ("memory",)
 
     goes_along: ClassVar[bool] = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loaded = False
-        """Whether something that the program has loaded was written to it."""
 
     def on(self, tensor: torch.Tensor) -> Wrapper:
         """Put this link before ``tensor``, and note the wrapper at the tensor's memory.
 
-        >>> len(ConstantTensor().on(torch.ones(2)).child.here())
-        2
+        >>> ConstantTensor().on(torch.ones(2))
+        (Wrapper)>ConstantTensor>tensor([1., 1.])
         """
         wrapper = super().on(tensor)
-        tensor.untyped_storage().__dict__.setdefault(_WRAPPERS, []).append(weakref.ref(wrapper))
+        self.memory = _memory_of(tensor)
+        if len(self.memory.wrappers) >= _MOST_REFERENCES:
+            self.memory.constants()
+        self.memory.wrappers.append(weakref.ref(wrapper))
         return wrapper
 
-    def here(self) -> torch.Tensor | None:
-        """The tensor, which may be read in this process."""
-        return self._attached()
+    def array(self, dtype: Any = None) -> Any:
+        """The values as an array of numpy, which cannot be written to.
+
+        >>> ConstantTensor().on(torch.ones(2)).child.array()
+        array([1., 1.], dtype=float32)
+        """
+        self.memory.lent = True
+        array = self._attached().numpy()
+        array = array if dtype is None else array.astype(dtype)
+        array.flags.writeable = False
+        return array
 
     def reference(self, connection: Any) -> tuple[int, ...] | None:
         """Not None if the tensor may travel along with a command."""
         tensor = self._attached()
         graph = tensor.requires_grad and torch.is_grad_enabled()
-        return None if graph or self.loaded else ()
+        return None if graph or self.memory.loaded or full_guard_of(tensor) is not None else ()
 
     def go_to(self, connection: Connection) -> None:
-        """Send the tensor: every constant in its memory is a pointer from now on."""
+        """Send the tensor: every constant in its memory is a pointer from now on.
+
+        One that requires grad stays, and one whose memory has been loaded or lent.
+        """
         tensor = self._attached()
-        if self.reference(connection) is None:
+        constants = self.memory.constants()
+        graph = any(_as_tensor(one).requires_grad for one in constants)
+        if graph or self.memory.lent or self.reference(connection) is None:
             return
-        whole = (tensor if tensor._base is None else tensor._base).detach()
-        if not (whole.is_contiguous() and whole.nbytes == whole.untyped_storage().nbytes()):
-            storage = whole.untyped_storage()
-            whole = torch.empty(0, dtype=whole.dtype, device=whole.device).set_(storage)
+        whole = _whole_memory_of(tensor)
         with connection.lock:  # what is noted of the last request is noted of this one
             sent: Any = make_pointer(connection, connection.put(whole, None))
             if connection.pending or connection.groups:
                 connection.follow_last(sent.child)
-        for wrapper in _constants_in(tensor):
+        for wrapper in constants:
             link: Any = wrapper.child
-            mine = link.tensor
-            link.tensor = None
-            place = (mine.size(), mine.stride(), mine.storage_offset())
-            as_sent = place == (whole.size(), whole.stride(), whole.storage_offset())
-            wrapper.child = sent.child if as_sent else sent.as_strided(*place).child
+            mine, link.tensor = link.tensor, None
+            same = mine is whole or _place_of(mine) == _place_of(whole)
+            wrapper.child = sent.child if same else sent.as_strided(*_place_of(mine)).child
             wrapper.__dict__[WENT] = True
 
     @classmethod
@@ -118,41 +151,47 @@ class ConstantTensor(LocalLink):
         >>> ConstantTensor.call(torch.add, (ConstantTensor().on(torch.ones(2)), torch.ones(2)), {})
         tensor([2., 2.])
         """
-        others = [one for one in leaves((args, kwargs)) if _is_other(one)]
-        if not others:
+        tensors = every_tensor(args, kwargs)
+        if all(map(_is_constant, tensors)):
             return super().call(operation, args, kwargs)
-        for one in others:
-            if type(one) is Wrapper and one.child.at_function_level:
+        for one in tensors:
+            if type(one) is Wrapper and one.child.at_function_level and type(one.child) is not cls:
                 return type(one.child).call(operation, args, kwargs)
-        target = mutated_argument(flags_of(operation), args, kwargs)
-        for written in leaves(target):
-            if type(written) is Wrapper and type(written.child) is cls:
-                for wrapper in _constants_in(written.child._attached()):
-                    wrapper.child.loaded = True  # type: ignore[attr-defined]
+        flags = flags_of(operation)
+        target = mutated_argument(flags, args, kwargs)
+        for one in tensors:
+            if _is_constant(one) and may_keep(flags, target, one):
+                one.child.memory.loaded = True  # type: ignore[attr-defined]
         result = operation(*replace(args, _as_tensor), **replace(kwargs, _as_tensor))
         return result if target is None or result is None else target
 
 
-def _constants_in(tensor: torch.Tensor) -> Iterator[Wrapper]:
-    """The wrappers of the constants that lie in the memory of a tensor."""
-    for reference in tensor.untyped_storage().__dict__.get(_WRAPPERS, ()):
-        wrapper = reference()
-        if wrapper is not None and type(wrapper.child) is ConstantTensor:
-            yield wrapper
+def _whole_memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor over all the memory in which another one lies: that of which it is a view, if that
+    fills it."""
+    if tensor.layout is not torch.strided:
+        return tensor
+    whole = (tensor if tensor._base is None else tensor._base).detach()
+    storage = whole.untyped_storage()
+    if whole.is_contiguous() and whole.nbytes == storage.nbytes():
+        return whole
+    return torch.empty(0, dtype=whole.dtype, device=whole.device).set_(storage)
 
 
-def _is_other(value: Any) -> bool:
-    """Whether a value is a tensor, and no constant."""
-    if type(value) is Wrapper:
-        return type(value.child) is not ConstantTensor
-    return isinstance(value, torch.Tensor)
+def _place_of(tensor: torch.Tensor) -> tuple[Any, Any, Any]:
+    return tensor.size(), tensor.stride(), tensor.storage_offset()
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value is a constant, in whose memory nothing was loaded."""
+    link: Any = value.child if type(value) is Wrapper else None
+    return type(link) is ConstantTensor and not link.memory.loaded
 
 
 def _as_tensor(value: Any) -> Any:
     """The tensor behind a constant."""
-    if type(value) is Wrapper and type(value.child) is ConstantTensor:
-        return value.child._attached()
-    return value
+    link: Any = value.child if type(value) is Wrapper else None
+    return link._attached() if type(link) is ConstantTensor else value
 
 
 def _pack(link: ConstantTensor, packer: Packer) -> Operand:

@@ -52,10 +52,10 @@ class Attribute(Layer):
     def __init__(self) -> None:
         super().__init__()
         self.scale = torch.tensor([1.0, 2.0, 3.0])
-        self.bounds = {"low": [torch.full((3,), -0.5)], "text": "unused"}
+        self.low = torch.full((3, 2), -0.5)[:, 0]
 
     def forward(self, x: Any) -> Any:
-        return torch.maximum(self.layer(x) * self.scale.view(1, -1), self.bounds["low"][0])
+        return torch.maximum(self.layer(x) * self.scale.view(1, -1), self.low)
 
 
 class CausalMask(Layer):
@@ -205,6 +205,11 @@ def _written() -> Any:
         lambda: torch.from_numpy(LOADED.numpy()),
         lambda: torch.where(torch.ones(3) > 0, LOADED, torch.zeros(3)),
         _written,
+        lambda: torch.ones(3).copy_(LOADED) * 2,
+        lambda: _written().view(3),
+        lambda: torch.zeros(3) + torch.ones(3).mul_(LOADED),
+        lambda: torch.zeros(3).add_(torch.ones(3).mul_(LOADED)),
+        lambda: torch.stack([torch.ones(3), torch.ones(3).mul_(LOADED)])[1],
         lambda: torch.ones(3, requires_grad=True),
     ],
 )
@@ -250,7 +255,6 @@ def test_a_large_attribute_stays_and_the_error_says_so(bob: Any) -> None:
     model = Attribute()
     model.scale = torch.ones(2**18 + 1)
     model.send(bob)
-    assert model.scale.location is None
     wanted = "The tensor of shape (1, 262145) is here: x.send(bob)."
     assert _note_of(lambda: model(torch.ones(2, 3).send(bob))) == wanted
 
@@ -345,7 +349,7 @@ def test_the_links_of_a_constant(bob: Any) -> None:
     x = torch.ones(4).send(bob)
     assert type((made * 2).child) is ConstantTensor and made.location is None
     assert torch.equal((x * made).get(), torch.arange(4.0)) and made.location is None
-    assert torch.equal(made.broadcast_to((2, 4)).sum(0).child.here(), torch.arange(4.0) * 2)
+    assert torch.equal(made.broadcast_to((2, 4)).sum(0).child.tensor, torch.arange(4.0) * 2)
     with pytest.raises(DataStaysPut):
         x.numpy()
     twice = copy.copy(made)
@@ -356,7 +360,73 @@ def test_the_links_of_a_constant(bob: Any) -> None:
     with MakingConstants(lambda tensor: ConstantTensor().on(tensor)):
         joined = torch.stack([torch.ones(2), torch.zeros(2)])
     assert type(joined.child) is ConstantTensor
-    assert isinstance(SentForward(nn.Linear(1, 1)), SentForward)
+    forward = SentForward(nn.Linear(1, 1))
+    with pytest.raises(ReferenceError, match="outlived"):
+        forward(torch.ones(1))
+
+
+class Writing(Layer):
+    """Writes to something that must not go, and would go if it were not for one reason."""
+
+    def __init__(self, made: Callable[[], Any]) -> None:
+        super().__init__()
+        self.__dict__["made"] = made
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            return self.made().add_(self.layer(x))
+
+
+def _with_array() -> Any:
+    made = torch.zeros(3)
+    array = made.numpy()
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+    assert np.asarray(made, dtype=np.float64).dtype == np.float64
+    return made
+
+
+def _with_plain_view() -> Any:
+    made = torch.zeros(3)
+    Writing.kept = made.expand_as(LOADED)  # type: ignore[attr-defined]
+    return made
+
+
+@pytest.mark.parametrize(
+    "made", [_with_array, _with_plain_view, lambda: torch.zeros(3, requires_grad=True)]
+)
+def test_what_could_not_follow_is_not_written_to_elsewhere(made: Any, bob: Any) -> None:
+    model, x = Writing(made).send(bob), torch.ones(3).send(bob)
+    with pytest.raises(LocationMismatch):
+        model(x)
+    model.__dict__["made"] = lambda: torch.zeros(3)  # the control
+    assert model(x).location is bob
+
+
+def test_attributes_that_may_not_go_stay_as_they_are(bob: Any) -> None:
+    model = Attribute()
+    mine, private = model.scale, torch.ones(3).private_tensor(["ann"])
+    model.low = private
+    model.send(bob)
+    assert type(mine) is torch.Tensor and torch.equal(mine + 0, torch.tensor([1.0, 2.0, 3.0]))
+    assert model.low is private and model.scale.location is None
+    assert model.get().scale is mine
+
+
+def test_layouts_that_have_no_memory_of_one_piece(bob: Any) -> None:
+    def sparse() -> Any:
+        made = torch.eye(3).to_sparse()
+        assert made.is_sparse and made.to_dense().sum().item() == 3
+        return made.to_dense().sum(0)
+
+    assert Loading(sparse).send(bob)(torch.ones(3).send(bob)).shape == (3,)
+
+
+def test_many_views_of_a_constant_are_not_all_noted(bob: Any) -> None:
+    made = ConstantTensor().on(torch.zeros(2))
+    for _ in range(200):
+        made.view(2)
+    assert len(made.child.memory.wrappers) < 200  # type: ignore[attr-defined]
 
 
 def test_nothing_is_left_at_the_worker(bob: Any) -> None:

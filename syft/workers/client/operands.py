@@ -36,9 +36,9 @@ from torch import nn
 from syft.callers import SYFT, TORCH
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import LocationMismatch
-from syft.ops.calls import mutated_argument
+from syft.ops.calls import may_keep, mutated_argument
 from syft.ops.nested import Arguments, Keywords, is_container, leaves, replace
-from syft.ops.table import BY_NAME, COLUMNS, FLAGS, FRESH, JOINS, NAMES, ops_where
+from syft.ops.table import BY_NAME, COLUMNS, FLAGS, NAMES, ops_where
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.client.connection import Connection
@@ -188,18 +188,14 @@ class Operands:
 
     def _check_tensor(self, tensor: torch.Tensor) -> None:
         if type(tensor) is Wrapper:
-            if tensor.child.goes_along and self._may_keep(tensor):
+            kept = tensor.child.goes_along and may_keep(FLAGS[self.number], self._target, tensor)
+            if kept:
                 tensor.child.go_to(self.connection)
-            if tensor.child.reference(self.connection) is None:
+            stays = kept and tensor.child.goes_along  # a copy of it would be written to
+            if stays or tensor.child.reference(self.connection) is None:
                 self._mismatch(tensor, tensor.child.place(), tensor.child.location)
         elif tensor.requires_grad and torch.is_grad_enabled() or not self._may_travel(tensor):
             self._mismatch(tensor, self.connection.owner.id)
-
-    def _may_keep(self, tensor: Wrapper) -> bool:
-        """Whether the call may write to a tensor, or return its memory."""
-        if self._target is not None and not FLAGS[self.number] & JOINS:
-            return any(leaf is tensor for leaf in leaves(self._target))
-        return not FLAGS[self.number] & FRESH
 
     def _may_travel(self, tensor: torch.Tensor) -> bool:
         if full_guard_of(tensor) is not None:
