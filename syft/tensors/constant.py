@@ -50,7 +50,7 @@ WENT: Final = "_was_constant"
 """The attribute of the wrapper of a constant that was sent: its module brings it back."""
 
 
-class _Memory:
+class _SharedMemory:
     """The memory of constants: the wrappers that lie there, and what is known of it."""
 
     __slots__ = ("wrappers", "loaded", "lent")
@@ -69,10 +69,10 @@ class _Memory:
         return found
 
 
-def _memory_of(tensor: torch.Tensor) -> _Memory:
+def _memory_of(tensor: torch.Tensor) -> _SharedMemory:
     if tensor.layout is not torch.strided:  # no two of them lie in the same memory
-        return _Memory()
-    memory: _Memory = tensor.untyped_storage().__dict__.setdefault(_MEMORY, _Memory())
+        return _SharedMemory()
+    memory: _SharedMemory = tensor.untyped_storage().__dict__.setdefault(_MEMORY, _SharedMemory())
     return memory
 
 
