@@ -374,6 +374,7 @@ def test_private_parameters_stay_private(worker: sy.VirtualWorker) -> None:
 def test_a_plain_module_is_torchs_own_matter(hook: sy.TorchHook, worker: sy.VirtualWorker) -> None:
     nn.Linear(1, 1).send(worker)
     hook.local_worker.network.flush()  # that it is gone is told now, and not while this looks on
+    sy.synchronize()  # and answered
     shared = nn.Linear(3, 3)
     model = nn.Sequential(make(), shared, shared)
     model.register_module("nothing", None)
