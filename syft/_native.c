@@ -29,11 +29,11 @@ enum { MOST_OPERANDS = 8, MOST_DROPPED = 8, MOST_BYTES = 256 };
 
 #define KNOWN(X)                                                                                  \
     X(numbers) X(functions) X(sized) X(indexing) X(Wrapper) X(PointerTensor) X(Connection) X(Facts) X(VirtualTransport) \
-    X(ObjectStore) X(Charges) X(TagIndex) X(Peer) X(Stats) X(Tensor) X(Parameter) X(make_wrapper) X(new_id)     \
+    X(ObjectStore) X(Charges) X(Graphs) X(TagIndex) X(Peer) X(Stats) X(Tensor) X(Parameter) X(make_wrapper) X(new_id)     \
     X(numel) X(is_grad_enabled) X(mode_without_grad) X(get_default_dtype)   \
     X(float32) X(any_autocast_enabled) X(is_tracing) X(function_modes) X(dispatch_modes)           \
     X(saved_tensor_hooks) X(is_inference_mode_enabled) X(is_anomaly_enabled) X(is_overriding)      \
-    X(accept) X(take_up) X(expected) X(stored) X(gone) X(look)                                    \
+    X(accept) X(note_graph) X(take_up) X(expected) X(stored) X(gone) X(look)                                    \
     X(questions) X(of_gradient) X(recording)
 #define DECLARE(name) static PyObject *name;
 KNOWN(DECLARE)
@@ -48,7 +48,8 @@ KNOWN(DECLARE)
     X(Facts, _known) X(Facts, _backward_passes)                                                    \
     X(ObjectStore, objects) X(ObjectStore, promised) X(ObjectStore, origins)                       \
     X(ObjectStore, charges) X(ObjectStore, tags) X(ObjectStore, _charged) X(ObjectStore, _gone)      \
-    X(Charges, flags) X(Charges, guarded) X(TagIndex, watched) X(TagIndex, noted) X(Peer, who)     \
+    X(Charges, flags) X(Charges, guarded) X(Charges, graphs)                  \
+    X(Graphs, left) X(Graphs, records) X(Graphs, ends) X(TagIndex, watched) X(TagIndex, noted) X(Peer, who)     \
     X(Peer, reads) X(Peer, dropped) X(Stats, messages_in) X(Stats, bytes_in) X(Stats, bytes_out)
 #define PLACE(kind, name) static Py_ssize_t kind##_##name;
 SLOTS(PLACE)
@@ -58,7 +59,7 @@ SLOTS(PLACE)
     X(child) X(user) X(_worker) X(_core) X(_peer) X(_observers) X(closed) X(pipelined) X(serving) X(_latest)    \
     X(contested) X(confined) X(dataflow) X(tasks) X(store) X(stats) X(to_return) X(outbox)         \
     X(acquire) X(release) X(append) X(_forget_oldest) X(drop_all) X(object)                       \
-    X(replies) X(gradient_known)
+    X(replies) X(gradient_known) X(requires_grad)
 #define NAME(name) static PyObject *s_##name;
 NAMES(NAME)
 
@@ -214,7 +215,7 @@ static int read_command(const unsigned char *from, Py_ssize_t size, Command *com
 
 /* What a request to a worker works on: strong references, and the sizes to look at. */
 typedef struct {
-    PyObject *core, *peer, *store, *objects, *charges, *stats, *reason;
+    PyObject *core, *peer, *store, *objects, *charges, *graphs, *stats, *reason;
     int look;
 } Place;
 
@@ -227,7 +228,9 @@ static int find_parts(Place *place) {
     place->objects = Py_XNewRef(SLOT(place->store, ObjectStore, objects));
     place->charges = Py_XNewRef(SLOT(place->store, ObjectStore, charges));
     place->reason = Py_XNewRef(SLOT(place->peer, Peer, dropped));
-    return is(place->objects, (PyObject *)&PyDict_Type) && is(place->charges, Charges) && place->reason
+    if (!is(place->charges, Charges)) return 0;
+    place->graphs = Py_XNewRef(SLOT(place->charges, Charges, graphs));
+    return is(place->objects, (PyObject *)&PyDict_Type) && is(place->graphs, Graphs) && place->reason
         && is(SLOT(place->store, ObjectStore, tags), TagIndex);
 }
 
@@ -267,7 +270,8 @@ static int is_unobserved(void) {
 static int drop(Place *place, Command *command) {
     PyObject *store = place->store, *tags = SLOT(store, ObjectStore, tags), *gone, *done;
     if (!is_empty(SLOT(store, ObjectStore, _charged)) || !is_empty(SLOT(store, ObjectStore, origins))
-        || !is_empty(SLOT(tags, TagIndex, noted))) {
+        || !is_empty(SLOT(tags, TagIndex, noted)) || !is_empty(SLOT(place->graphs, Graphs, records))
+        || !is_empty(SLOT(place->graphs, Graphs, ends))) {
         PyObject *ids = tuple_of(command->dropped, command->drops);
         done = ids ? PyObject_CallMethodObjArgs(store, s_drop_all, ids, place->reason, NULL) : NULL;
         Py_XDECREF(ids);
@@ -309,6 +313,33 @@ static PyObject *function_of(Place *place, Command *command) {
     return function;
 }
 
+/* Charge the caller for what the graph of a result keeps, if it has one, as `_make`; -1 with an error set. */
+static int note_kept(Place *place, Command *command, PyObject *function, PyObject **values, PyObject *result,
+                     int small) {
+    PyObject *given, *operands, *one, *left, *answer;
+    int graph = is(result, Tensor) ? has(result, s_requires_grad, Py_True) : 1;
+    if (graph <= 0) return graph;
+    left = SLOT(place->graphs, Graphs, left);
+    long long more = left ? PyLong_AsLongLong(left) : 0;
+    if (small && more > 0 && is_empty(SLOT(place->graphs, Graphs, records))) {
+        if (!(left = PyLong_FromLongLong(more - 1))) return -1;
+        Py_SETREF(SLOT(place->graphs, Graphs, left), left);
+        return 0;
+    }
+    if (PyErr_Occurred() || !(given = PyList_New(command->count))) return -1;
+    for (int k = 0; k < command->count; k++) PyList_SET_ITEM(given, k, Py_NewRef(values[k]));
+    if (!(operands = PyList_New(command->count))) { Py_DECREF(given); return -1; }
+    for (int k = 0; k < command->count; k++) {
+        one = command->is_id[k] ? Py_BuildValue("[iO]", REF, command->operands[k]) : Py_NewRef(values[k]);
+        if (!one) { Py_DECREF(given); Py_DECREF(operands); return -1; }
+        PyList_SET_ITEM(operands, k, one);
+    }
+    answer = PyObject_CallFunction(note_graph, "O(KO(NO)N{})KO", place->store, command->op, function, operands,
+                                   Py_None, given, command->out, result);
+    Py_XDECREF(answer);
+    return answer ? 0 : -1;
+}
+
 /* Compute, and charge the caller as `_make_looking` and `accept`; NULL with or without an error. */
 static PyObject *compute(Place *place, Command *command, PyObject *function) {
     PyObject *values[MOST_OPERANDS + 1] = {0}, *result = NULL, *answer, *list = NULL;
@@ -340,6 +371,7 @@ static PyObject *compute(Place *place, Command *command, PyObject *function) {
         if (!answer) Py_CLEAR(result);
         Py_XDECREF(answer);
     }
+    if (result && note_kept(place, command, function, values, result, !large)) Py_CLEAR(result);
 end:
     while (k--) Py_DECREF(values[k]);
     Py_XDECREF(list);
@@ -407,8 +439,8 @@ static int serve(const unsigned char *request, Py_ssize_t size, PyObject *core, 
     }
     clear(command.operands, command.count);
     clear(command.dropped, command.drops);
-    PyObject *held[] = {place.store, place.objects, place.charges, place.stats, place.reason};
-    clear(held, 5);
+    PyObject *held[] = {place.store, place.objects, place.charges, place.graphs, place.stats, place.reason};
+    clear(held, 6);
     return done;
 }
 

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from math import prod
 from typing import Any, Final, cast
 
@@ -26,7 +28,7 @@ import torch
 
 from syft.ops.calls import written_by
 from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, replace, tensors_in
-from syft.ops.outcome import ANY, Given, Made, Outcome, Use, Verdict, size_of_memory
+from syft.ops.outcome import ANY, Given, Made, Outcome, Saved, Use, Verdict, size_of_memory
 from syft.ops.table import (
     FAKE_FIRST,
     GRADIENT,
@@ -122,7 +124,7 @@ def memoryless_outcome(call: EvaluatedCall, equal: bool = False) -> Outcome | No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with _META, watch:
+            with _META, watch, watch.saving(standing):
                 args, kwargs = replace((call.args, call.kwargs), change)
                 result = call.function(*args, **kwargs)
         except Exception:
@@ -247,7 +249,7 @@ def fake_outcome(call: EvaluatedCall) -> Outcome:
         place_of = {id(tensor): fake for tensor, fake in zip(call.inputs, fakes, strict=True)}
         watch, before = _Watch(fakes), _Inputs(fakes)
         try:
-            with mode, watch:
+            with mode, watch, watch.saving(fakes):
                 args, kwargs = replace(
                     (call.args, call.kwargs), lambda leaf: place_of.get(id(leaf), leaf)
                 )
@@ -305,6 +307,22 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._kept: list[torch.Tensor] = []
         self._inputs = {_memory(tensor): tensor.untyped_storage().nbytes() for tensor in inputs}
         self._alive: dict[int, tuple[Any, int]] = {}
+        self.saved: dict[int, torch.UntypedStorage] | None = None
+
+    @contextmanager
+    def saving(self, inputs: Iterable[torch.Tensor]) -> Iterator[None]:
+        """Note the memory that autograd saves, if it records one of these tensors."""
+        if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
+            yield
+            return
+        saved = self.saved = {}
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            saved[_memory(tensor)] = tensor.untyped_storage()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            yield
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -429,7 +447,28 @@ class _Inputs:
             return Outcome(Verdict.RESIZES, use=use)
         verdict = Verdict.RUNS if _are_known(leaves(made)) else Verdict.RESIZES
         grown = frozenset(place for place, at in enumerate(self._memory) if at in watch.grown)
-        return Outcome(verdict, made, writes, changed, watch.draws, use=use, grown=grown)
+        outcome = Outcome(verdict, made, writes, changed, watch.draws, use=use, grown=grown)
+        return replaced(outcome, saved=self._saved(result, watch.saved))
+
+    def _saved(self, result: Any, saved: dict[int, torch.UntypedStorage] | None) -> Saved | None:
+        """What the graph of the results keeps; None if that follows from values."""
+        if saved is None:
+            return Saved()
+        sizes = {at: storage.nbytes() for at, storage in saved.items()}
+        if any(type(size) is not int for size in sizes.values()):
+            return None
+        results = every_tensor(result)
+        made = {_memory(one) for one in results if one.requires_grad}.difference(self._memory)
+        others = sizes.keys() - made - {*self._memory}
+        seen: set[Any] = set()
+        for one in (*results, *self._fakes):
+            reached_starts(one, self._starts, seen)
+        return Saved(
+            tuple(place for place, at in enumerate(self._memory) if at in saved),
+            not made.isdisjoint(saved),
+            sum(map(sizes.__getitem__, others)),
+            len(seen.difference(self._starts)),
+        )
 
     def _made(self, leaf: torch.Tensor | None, places: dict[int, int]) -> Made | Given | None:
         if leaf is None:
@@ -468,14 +507,18 @@ class _Inputs:
         return tuple(sorted(self._starts[node] for node in reached_starts(tensor, self._starts)))
 
 
-def reached_starts(tensor: torch.Tensor, starts: Collection[Any]) -> set[Any]:
-    """The first nodes among some, where graphs begin, to which the graph of a tensor leads.
+def reached_starts(
+    tensor: torch.Tensor, starts: Collection[Any], seen: set[Any] | None = None
+) -> set[Any]:
+    """The first nodes among some, where graphs begin, to which the graph of a tensor leads; all
+    nodes that it comes to are ``seen`` then, and it goes on from none that was before.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> reached_starts(x * 2, [graph_start(x)]) == {graph_start(x)}
     True
     """
-    found, seen, todo = set(), set(), [tensor.grad_fn]
+    found, todo = set(), [tensor.grad_fn]
+    seen = set() if seen is None else seen
     while todo:
         node = todo.pop()
         if node is None or node in seen:

@@ -78,13 +78,25 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """What the graph of the results keeps for a backward pass: the memory of some ``inputs``, by
+    place, that of the ``results`` that have it or not, other ``bytes``, and its own ``nodes``."""
+
+    inputs: tuple[int, ...] = ()
+    results: bool = False
+    bytes: int = 0
+    nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a call will do.
 
     ``result`` is nested as the result is, with :class:`Made`, :class:`Given` and None in it.
     ``writes`` are the inputs, by place, whose memory or metadata it writes; ``changed`` is what
     those are afterwards that are not as before, and ``grown`` those of which the memory is larger.
-    ``failure`` is the class and the text of the error of ``FAILS``.
+    ``failure`` is the class and the text of the error of ``FAILS``.  ``saved`` is None if nothing
+    is known of what the graph of the results keeps.
     """
 
     verdict: Verdict
@@ -95,6 +107,7 @@ class Outcome:
     failure: tuple[type[Exception], str] = (RuntimeError, "")
     use: Use = Use()
     grown: frozenset[int] = frozenset()
+    saved: Saved | None = None
 
     @property
     def is_complete(self) -> bool:

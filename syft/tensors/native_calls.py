@@ -33,10 +33,12 @@ from syft.workers.client.caller_modes import mode_without_grad
 from syft.workers.client.connection import STORED, Connection
 from syft.workers.client.facts import GONE, Facts
 from syft.workers.core.charges import LOOK, SMALL, Charges
+from syft.workers.core.graphs import Graphs
 from syft.workers.core.peer import Peer
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import TOMBSTONES, ObjectStore
 from syft.workers.core.tag_index import TagIndex
+from syft.workers.handlers.command_graphs import note_graph
 from syft.workers.handlers.commands import INDEXING, MAKING, MAKING_SIZES, accept
 from syft.workers.shells.virtual_transport import VirtualTransport
 
@@ -53,6 +55,7 @@ if EXTENSION is not None:
         VirtualTransport=VirtualTransport,
         ObjectStore=ObjectStore,
         Charges=Charges,
+        Graphs=Graphs,
         TagIndex=TagIndex,
         Peer=Peer,
         Stats=Stats,
@@ -74,6 +77,7 @@ if EXTENSION is not None:
         is_anomaly_enabled=torch.is_anomaly_enabled,
         is_overriding=is_overriding,
         accept=accept,
+        note_graph=note_graph,
         take_up=taken_up,
         expected=ONE_TENSOR,
         stored=STORED,

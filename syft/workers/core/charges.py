@@ -8,7 +8,7 @@ memory (a view).  What was not counted is taken off the limit of every caller.  
 exceeded, and may be reached a sixteenth early.
 
 Memory is counted by storage: views of one tensor count once, for whoever had it counted first.
-While a storage is counted, no other one gets its address, by which it is found.
+What their graphs keep besides counts as well (:mod:`~syft.workers.core.graphs`).
 
 Whoever meets a limit learns what was counted.  So that is what everybody may know: of a tensor
 whose shape is private, its bound (:mod:`~syft.workers.execution.public_sizes`).
@@ -24,7 +24,8 @@ import torch
 
 from syft.exceptions import LimitExceeded, PermissionDenied
 from syft.ops.nested import leaves
-from syft.torch_private import free_place, hold_place
+from syft.workers.core.counted_memory import CountedMemory, Storages
+from syft.workers.core.graphs import Graphs
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.execution.allowance import FREE, used_by
 from syft.workers.execution.public_sizes import forms_of, hides_shape, public_size
@@ -32,14 +33,13 @@ from syft.workers.execution.size_bounds import is_harmless
 from syft.workers.labels.memory_labels import full_guard_of, label_of
 from syft.workers.labels.walk import elements_of, tensors_of
 
-Storages = Mapping[int, tuple[torch.UntypedStorage, int]]
-"""Storages with their bytes, by the address of the storage itself."""
-
 SMALL: Final = 1 << 12
 """Elements of an object that is not counted while the store holds few objects."""
 _MOST_BYTES: Final = 16 * SMALL
 _numel = torch.Tensor.numel
 _MOST_UNCOUNTED: Final = 1 << 14
+_GRAPH: Final = 4
+"""The objects of the size that is not counted that the graph of an operation on such may keep."""
 _UNBOUNDED: Final = "to keep a value whose private size has no public bound"
 
 LOOK: Final = 1
@@ -59,27 +59,6 @@ class _Charge:
         self.account = account
         self.storages = storages
         self.tags: dict[Account, int] | None = None
-
-
-class _Memory:
-    """A storage that is counted: who is charged for it, and how many objects use it."""
-
-    __slots__ = ("account", "bytes", "uses", "_place")
-
-    def __init__(self, account: Account, storage: torch.UntypedStorage, bytes: int) -> None:
-        self.account = account
-        self.bytes = bytes
-        self.uses = 0
-        self._place: int = hold_place(storage)
-        account.bytes += bytes
-
-    def has(self, bytes: int) -> None:
-        """Charge for as many bytes from now on."""
-        self.account.bytes += bytes - self.bytes
-        self.bytes = bytes
-
-    def __del__(self, free: Callable[[int], None] = free_place) -> None:
-        free(self._place)
 
 
 class Charges:
@@ -105,6 +84,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         "limits",
         "flags",
         "charged",
+        "graphs",
         "guarded",
         "payer",
         "_worker",
@@ -140,14 +120,16 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self._uncounted = min(
             _MOST_UNCOUNTED, limits.objects // 16, limits.bytes // 16 // _MOST_BYTES
         )
-        self._most_bytes = limits.bytes - self._uncounted * _MOST_BYTES
+        self._most_bytes = limits.bytes - 2 * self._uncounted * _MOST_BYTES
         strict = limits.elements < SMALL**2 or limits.bytes < 256 * SMALL**2
         self._always = LOOK if strict else 0
         self._free = 0 if strict else FREE
         self.flags = self._always
         """``LOOK``, ``COUNT`` and ``GIVEN_UP``: 0 in the usual case."""
         self._large: set[int] = set()
-        self._memory: dict[int, _Memory] = {}
+        self._memory = CountedMemory()
+        self.graphs = Graphs(self._memory, objects, self._uncounted // _GRAPH, self._pay)
+        """What the graphs of the objects keep."""
 
     # ------------------------------------------------------------------------------------ objects
 
@@ -194,7 +176,8 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """Charge the caller for objects, all of them or none."""
         account = self.account
         self._check("objects", account, len(storages), self._uncounted)
-        self._check("bytes", account, self._new_memory(storages), self._uncounted * _MOST_BYTES)
+        new = {place: size for sizes in storages.values() for place, size in sizes.items()}
+        self._check_bytes(account, self._memory.new(new))
         account.objects += len(storages)
         for id, sizes in storages.items():
             self._enter(id, _Charge(account, tuple(sizes)), sizes)
@@ -217,12 +200,10 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             return
         account = self.account  # has few objects: there are few
         place: int = storage._cdata
-        memory = self._memory.get(place)
-        if memory is None:
-            if account.bytes + (size := storage.nbytes()) > self._most_bytes:
-                return self.charge({id: value})
-            memory = self._memory[place] = _Memory(account, storage, size)
-        memory.uses += 1
+        size = storage.nbytes()
+        if account.bytes + size > self._most_bytes and place not in self._memory:
+            return self.charge({id: value})
+        self._memory.use(place, storage, size, account)
         account.objects += 1
         self.charged[id] = _Charge(account, (place,))
         self._large.add(id)
@@ -236,19 +217,22 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         """Each storage of an object with its bytes, by the address of the storage itself."""
         return public_size(value, self.guarded).memory
 
-    def _new_memory(self, storages: Mapping[int, Storages]) -> int:
-        """The bytes of the storages that are not counted yet."""
-        new = {place: size for sizes in storages.values() for place, (_, size) in sizes.items()}
-        return sum(size for place, size in new.items() if place not in self._memory)
+    def _check_bytes(self, account: Account, more: int) -> None:
+        """Raise if a caller would have too many bytes, of which some are not counted."""
+        self._check("bytes", account, more, self.limits.bytes - self._most_bytes)
+
+    def _pay(self, more: int = 0) -> Account:
+        """The account that pays for what the present request makes, if it may have ``more`` bytes;
+        raises :class:`~syft.exceptions.LimitExceeded` if not."""
+        account = self.account
+        if more:
+            self._check_bytes(account, more)
+        return account
 
     def _enter(self, id: int, charge: _Charge, sizes: Storages) -> None:
         self.charged[id] = charge
         for place, (storage, size) in sizes.items():
-            memory = self._memory.get(place)
-            if memory is None:
-                memory = self._memory[place] = _Memory(charge.account, storage, size)
-            memory.has(size)
-            memory.uses += 1
+            self._memory.use(place, storage, size, charge.account).has(size)
 
     def release(self, ids: Iterable[int]) -> None:
         """Stop charging for objects that were removed."""
@@ -260,20 +244,12 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             if charge.tags:
                 for account, tags in charge.tags.items():
                     account.tags -= tags
-            for place in charge.storages:
-                self._leave(place)
+            self._memory.leave(charge.storages)
             self._large.discard(id)
         if not self._large:
             self.flags &= ~LOOK | self._always
         if self.flags & COUNT and len(self._objects) <= self._uncounted // 2:
             self.flags &= ~COUNT
-
-    def _leave(self, place: int) -> None:
-        memory = self._memory[place]
-        memory.uses -= 1
-        if not memory.uses:
-            memory.account.bytes -= memory.bytes
-            del self._memory[place]
 
     def altered(self, ids: Iterable[int]) -> None:
         """Count objects anew to which an operation may have given other memory, or more of it."""
@@ -293,8 +269,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
                 waiting += self._sharing(id, sizes)
             charge.storages = tuple(sizes)
             self._enter(id, charge, sizes)
-            for place in before:
-                self._leave(place)
+            self._memory.leave(before)
             if is_large(value, self.guarded):
                 self._note_large(id, value)
 
@@ -351,8 +326,9 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         return sum(size for _, size in found.values())
 
     def clear(self) -> None:
-        """Stop charging for every object."""
+        """Stop charging for every object, and for their graphs."""
         self.release(list(self.charged))
+        self.graphs.clear()
 
     def _check(self, limit: str, account: Account, more: int, uncounted: int = 0) -> None:
         """Raise if the caller would have more than a limit, of which ``uncounted`` may be there."""

@@ -272,6 +272,8 @@ class Dataflow:
         if task.ready:
             return None
         self._charge(task, payer)
+        for id, value in task.held.items():
+            task.graphs[id] = self._store.charges.graphs.record_of(id, value)
         self._board.enter(task, footprint.reads, footprint.writes, footprint.wide)
         self._park(task)
         return task
@@ -318,7 +320,12 @@ class Dataflow:
                 if id in follower.unheld:
                     follower.unheld.discard(id)
                     if id in self._store.objects:
-                        follower.held[id] = self._store.objects[id]
+                        self._hold(follower, id, self._store.objects[id])
+
+    def _hold(self, task: Task, id: int, value: Any) -> None:
+        """Let a task hold an object, and what its graph keeps."""
+        task.held[id] = value
+        task.graphs[id] = self._store.charges.graphs.record_of(id, value)
 
     def settle(self, ids: Iterable[int]) -> None:
         """Run the operations that became ready because ``ids`` have arrived or failed."""
@@ -335,7 +342,7 @@ class Dataflow:
             if task not in self.tasks:  # the handler of another one had it dropped or cancelled
                 continue
             self._unlist(task)  # its handler may let others ask this worker meanwhile
-            task.run(task.held)
+            self._store.charges.graphs.serve(task.run, task.held, task.graphs)
             self._finish(task, ready)
             self._release(task.outs, ready)
 
@@ -375,7 +382,7 @@ class Dataflow:
             for task in self._waiting.pop(id, ()):
                 task.missing.discard(id)
                 if value is not None and id not in task.unheld:
-                    task.held[id] = value
+                    self._hold(task, id, value)
                 self._queue_if_ready(task, ready)
             if id in self._unwanted:
                 self._unwanted.discard(id)

@@ -41,18 +41,19 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.serde.tensors.strided import pack_usual
 from syft.workers.core.access import READS, Access
-from syft.workers.core.descending import descend
+from syft.workers.core.request_graphs import RequestGraphs
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import KINDS, Peer
-from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, Handler, HeldInputs, WorkerCore
+from syft.workers.core.store_view import NoObjects, StoreView, object_itself
 from syft.workers.execution.backward_passes import run_public_pass
+from syft.workers.execution.kept_memory import has_graph
 from syft.workers.execution.leaving import check_leaving
 from syft.workers.execution.moved_memory import Holdings
 from syft.workers.execution.private_commands import Converting, converted, run_guarded
 from syft.workers.labels.cell import Stored, elements_guard_of, guard_of, unsealed
 from syft.workers.labels.guards import Guard, meet_guards
-from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
@@ -61,60 +62,6 @@ _MOST_DROPPED = 1 << 16
 _NOT_ASKED = Guard(frozenset())
 HERE: Final = ""
 """Where a value goes that stays: that of a collective operation of one party."""
-
-
-class StoreView:
-    """What unpacking uses of a worker: its store, and the inputs held for a parked operation.
-
-    ``sharing`` names what may use the shares and sessions of its caller; without, they are refused.
-    """
-
-    __slots__ = ("core", "held", "sharing")
-
-    def __init__(self, core: WorkerCore, held: HeldInputs | None, sharing: str = "") -> None:
-        self.core = core
-        self.held = held
-        self.sharing = sharing
-
-    def resolve(self, id: int, depth: int = 0) -> Stored:
-        """The object of an id, ``depth`` steps of ``.child`` down its chain, or its cell."""
-        found = _object_itself(self.core, self.held, id, depth, self.sharing)
-        return self.core.store.seal(found)
-
-    def connect(self, name: str) -> Any:
-        """The worker's own connection to another worker, for pointers among the operands."""
-        return self.core.connect(name)
-
-
-def _object_itself(
-    core: WorkerCore, held: HeldInputs | None, id: int, depth: int = 0, sharing: str = ""
-) -> Any:
-    """The object of an id itself, for what runs as it was predicted; see :class:`StoreView`."""
-    value = held[id] if held and id in held else core.store.open(id)
-    if type(value) is torch.Tensor and not depth:  # nearly always
-        return value
-    if isinstance(value, Confined):
-        peer = core.serving
-        if peer is None or not sharing:
-            raise value.refusal(peer, "an operation")
-        value.check_owner(peer, sharing)
-        return value
-    if not depth:
-        return value
-    inner = descend(value, depth)
-    if isinstance(inner, torch.Tensor):
-        protect(inner, full_guard_of(value))  # an inner tensor is as private as the outer one
-    return inner
-
-
-class _NoObjects(StoreView):
-    """The part of a worker that unpacking values uses: everything except its objects."""
-
-    __slots__ = ()
-
-    def resolve(self, id: int, depth: int = 0) -> Any:
-        """Refuse a reference inside a value; raises :class:`~syft.exceptions.MalformedMessage`."""
-        raise MalformedMessage("$", "a value that came along", "a reference")
 
 
 def run_as_private(
@@ -162,6 +109,7 @@ class Call(msgspec.Struct, eq=False):
     permit: Permit | None = None
     backing: ObjectOrigin | None = None
     left: Answer | Value | None = None
+    _graphs: RequestGraphs | None = None
     _guard: Guard | None = _NOT_ASKED
 
     def unpacker(self, sharing: str = "", objects: bool = True) -> Unpacker:
@@ -170,13 +118,13 @@ class Call(msgspec.Struct, eq=False):
 
         ``sharing`` names what may use the caller's shares.
         """
-        frame, limits, view = self.frame, self.core.limits, StoreView if objects else _NoObjects
+        frame, limits, view = self.frame, self.core.limits, StoreView if objects else NoObjects
         operands = view(self.core, self.held, sharing)
         return Unpacker(frame.buffers, limits, operands, owns_buffers=frame.exclusive)
 
     def run(self, function: Callable[..., Any], flags: int, id: int) -> Any:
         """What an operation makes of an object, as it was predicted, and as private as that."""
-        core, value = self.core, _object_itself(self.core, self.held, id)
+        core, value = self.core, object_itself(self.core, self.held, id)
         guard = full_guard_of(value) if core.store.charges.guarded else None
         if guard is None and not flags & GRADIENT:  # as `run_as_private`
             return function(value)
@@ -187,7 +135,7 @@ class Call(msgspec.Struct, eq=False):
     def tried(self, function: Converting, id: int, args: Sequence[Any]) -> torch.Tensor:
         """What a function makes of an object, as private as that; for one who may not read the
         object it fails as it does on ones, or never."""
-        value = _object_itself(self.core, self.held, id)
+        value = object_itself(self.core, self.held, id)
         return converted(function, value, args, self.core.name, self.peer.user)
 
     def check_repeated(self, ids: Iterable[int]) -> None:
@@ -201,7 +149,7 @@ class Call(msgspec.Struct, eq=False):
     def check_memory(self, permit: Permit, sharing: str = "") -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if the request would change memory that
         is another's."""
-        permit.check_memory(partial(_object_itself, self.core, self.held, sharing=sharing))
+        permit.check_memory(partial(object_itself, self.core, self.held, sharing=sharing))
 
     def whole(self, id: int) -> Stored:
         """The object of an id, a share too, or its cell."""
@@ -211,7 +159,7 @@ class Call(msgspec.Struct, eq=False):
 
     def stored(self, id: int, depth: int = 0) -> Stored:
         """The object that a reference identifies, or its cell; refuses shares."""
-        return self.core.store.seal(_object_itself(self.core, self.held, id, depth))
+        return self.core.store.seal(object_itself(self.core, self.held, id, depth))
 
     def store(self, id: int, value: Any) -> Done:
         """Store what the request makes under a new id."""
@@ -221,8 +169,28 @@ class Call(msgspec.Struct, eq=False):
         return Done(self.message.seq)
 
     def note_made(self, ids: Iterable[int]) -> None:
-        """Note that the request has made these objects."""
+        """Note that the request has made these objects, and charge the caller for their graphs.
+
+        Raises :class:`~syft.exceptions.LimitExceeded`, and removes them, if that is too much.
+        """
+        objects = self.core.store.objects
+        found = {id: objects[id] for id in ids if has_graph(objects.get(id))}
+        if found:
+            self.graphs.made(found)
         self.core.note_made(ids, self.backing)
+
+    @property
+    def graphs(self) -> RequestGraphs:
+        """With which graphs the request begins, and which it makes."""
+        if self._graphs is None:
+            self._graphs = RequestGraphs(self.core.store, self._named)
+        return self._graphs
+
+    def _named(self) -> dict[int, Any]:
+        """The objects that the request names, as far as they are here."""
+        objects, held = self.core.store.objects, self.held or {}
+        found = ((id, held.get(id, objects.get(id))) for id in _NAMING[type(self.message)](self))
+        return {id: value for id, value in found if value is not None}
 
     @property
     def user(self) -> str | None:
@@ -387,6 +355,8 @@ class Declaration:
     ``alters`` says what callers are told to forget of objects, ``KINDS``, ``GRADIENTS`` or both;
     where that is kinds, it may also give the named other memory, which is counted anew.
 
+    ``operands`` says that its handler notes itself what it writes.
+
     ``action`` names in errors what it does to what is another's; without, it may be done to all
     that it names.  Functions stand for what follows from more than one field: ``reading`` returns
     :attr:`Call.read`, ``named`` the ids that it waits for, ``outs`` those of results, and
@@ -409,6 +379,7 @@ class Declaration:
     named: Callable[[Call], Iterable[int]] | None = None
     outs: Callable[[Call], Sequence[int]] | None = None
     access: Access | Callable[[Call], Access] = READS
+    operands: bool = False
     alters: int | Callable[[Call], int] = 0
 
     def named_in(self, message: Any) -> Sequence[int]:
@@ -515,14 +486,19 @@ def _perform(
     call.held = held
     if call.permit is not None:
         call.check_memory(call.permit)
-        call.backing = call.permit.backing(partial(_object_itself, call.core, held))
-    alters = DECLARATIONS[type(call.message)].alters
-    lost = alters if isinstance(alters, int) else alters(call)
+        call.backing = call.permit.backing(partial(object_itself, call.core, held))
+    declared = DECLARATIONS[type(call.message)]
+    lost = declared.alters if isinstance(declared.alters, int) else declared.alters(call)
+    writes = declared.returns and not declared.operands and _access(declared)(call).changes
+    if writes:
+        call.graphs.begin()
     try:
         found = act(call, call.message)
     finally:  # what fails may have given memory to its arguments before
         if lost:
             call.altered(lost)
+        if writes:
+            call.graphs.wrote()
     _check_answer(answers, call, found)
     return found
 

@@ -448,6 +448,7 @@ class WorkerCore:
     def guard(self) -> None:
         """Note that something at this worker is private."""
         self.store.charges.guarded = True
+        self.store.charges.graphs.changes += 1
 
     def hold(self, id: int, tensor: torch.Tensor | Holder) -> None:
         """Store a tensor with its guard, and run the parked operations that waited for it."""

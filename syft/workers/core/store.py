@@ -86,6 +86,7 @@ class ObjectStore:
         "_gone",
         "_gone_before",
         "_graphs",
+        "_graphs_kept",
         "_stale",
         "_all_shown",
     )
@@ -102,6 +103,7 @@ class ObjectStore:
         self.charges = Charges(worker, self.objects, limits, payer, reader)
         """What each caller has here."""
         self._charged = self.charges.charged
+        self._graphs_kept = self.charges.graphs
         self.tags = TagIndex(self.objects)
         """The ids of tagged objects; :meth:`search` sees to those that the owner tags."""
         self.promised: set[int] = set()
@@ -279,6 +281,7 @@ class ObjectStore:
             self.kept(id)
         if (type(value) is not torch.Tensor or value.__dict__) and is_indexed(value):
             self.tags.note(id)
+        self.charges.graphs.adopt(id, value)
 
     def put_all(self, values: Mapping[int, Any]) -> None:
         """Store all values under new or promised ids, or none of them."""
@@ -308,6 +311,7 @@ class ObjectStore:
         del self.objects[id]
         if id in self._charged or self.charges.flags:
             self.charges.release((id,))
+        self.charges.graphs.drop((id,))
         if id in self.tags.noted:
             self.tags.forget((id,))
         self._bury(id, reason)
@@ -321,6 +325,8 @@ class ObjectStore:
         """
         self.objects[id] = value
         self.charges.altered((id,))
+        self.charges.graphs.drop((id,))
+        self.charges.graphs.adopt(id, value)
         self.tags.note(id)
 
     def drop(self, id: int, reason: str) -> None:
@@ -383,13 +389,15 @@ class ObjectStore:
                 self.drop(id, reason)
             elif objects.pop(id, None) is not None:
                 self._gone[id] = reason  # not a local name: what is dropped may drop others
-        if self._charged or self.tags.noted:
+        graphs = self._graphs_kept
+        if self._charged or self.tags.noted or graphs.records or graphs.ends:
             self._forget_all(ids)
         if len(self._gone) > TOMBSTONES:
             self._forget_oldest()
 
     def _forget_all(self, ids: Iterable[int]) -> None:
         objects, charged, tags = self.objects, self._charged, self.tags
+        self._graphs_kept.drop(filterfalse(objects.__contains__, ids))
         if not charged.keys().isdisjoint(ids):
             self.charges.release([id for id in ids if id in charged and id not in objects])
         if not tags.noted.keys().isdisjoint(ids):

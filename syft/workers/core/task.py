@@ -37,6 +37,7 @@ class Task:
         "missing",
         "awaits",
         "held",
+        "graphs",
         "unheld",
         "followers",
         "blockers",
@@ -65,6 +66,8 @@ class Task:
         """The promises from outside for which it waited when it was parked; see
         :mod:`~syft.workers.core.open_promises`."""
         self.held: dict[int, Any] = {}
+        self.graphs: dict[int, Any] = {}
+        """What leads to the graphs of these (:mod:`~syft.workers.core.graphs`)."""
         self.unheld: set[int] = set()
         """The inputs that an earlier parked task takes out of the store."""
         self.followers: list[Task] = []

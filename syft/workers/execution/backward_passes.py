@@ -180,6 +180,25 @@ def backward_call(
     )
 
 
+def frees_all(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The tensors behind which a pass frees everything by its arguments; none if it keeps the
+    graph, or comes to a part of it alone.
+
+    >>> x = torch.ones((), requires_grad=True); frees_all(torch.Tensor.backward, (x,), {})
+    (tensor(1., requires_grad=True),)
+    >>> frees_all(torch.Tensor.backward, (x,), {"retain_graph": True})
+    ()
+    """
+    if function not in _NAMES or kwargs.get("retain_graph") is True:
+        return ()
+    call = backward_call(function, args, kwargs)
+    flags = call.flags["retain_graph"], call.flags["create_graph"]
+    usual = call.inputs is None and not any(isinstance(flag, torch.Tensor) for flag in flags)
+    return call.roots if usual and not call.retains else ()
+
+
 def _given(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> dict[str, Any]:

@@ -57,6 +57,16 @@ from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.public_facts import in_public_form, is_answer
 from syft.workers.handlers.accesses import command_access
+from syft.workers.handlers.command_graphs import (
+    LITTLE,
+    charge_graph,
+    charge_small,
+    gives_graph,
+    passed,
+    records,
+    writes,
+)
+from syft.workers.handlers.present_operands import named_values, present
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
 from syft.workers.labels.cell import unsealed
@@ -140,6 +150,7 @@ def _access(call: Call) -> Access:
         named=lambda call: ids_in((call.message.args, call.message.kwargs)),
         outs=lambda call: _ids_of_results(call.message),
         access=_access,
+        operands=True,
         alters=lambda call: _altered(call.message),
     ),
 )
@@ -156,10 +167,26 @@ def _general(call: Call, command: Command) -> Reply:
     core.store.charges.check(op, function, args, kwargs)
     if FLAGS[op] & UNINITIALIZED:
         function = Clearing(function)
-    if not may_alter(op, kwargs):
-        return _run(call, command, function, args, kwargs)
-    with sizes_within_memory((args, kwargs)):
-        return _run(call, command, function, args, kwargs)
+    call.graphs.operands = args, kwargs, function if _is_in_usual_modes(command) else None
+    if writes(op, args, kwargs):
+        return _run_writing(call, command, function, args, kwargs)
+    call.graphs.little = bool(FLAGS[op] & LITTLE)
+    return _run(call, command, function, args, kwargs)
+
+
+def _run_writing(
+    call: Call, command: Command, function: Function, args: list[Any], kwargs: dict[str, Any]
+) -> Reply:
+    """Run a command that may write to its operands, or change them."""
+    if records((args, kwargs), command.flags):
+        call.graphs.begin()
+    try:
+        if not may_alter(command.op, kwargs):
+            return _run(call, command, function, args, kwargs)
+        with sizes_within_memory((args, kwargs)):
+            return _run(call, command, function, args, kwargs)
+    finally:
+        call.graphs.wrote()
 
 
 @shortcut(Command)
@@ -206,7 +233,7 @@ def _answer(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Val
         return None
     if command.flags not in _NOT_EXPECTED or out not in _IDS or out in store.objects:
         return None
-    values = _present(store.objects, command.args)
+    values = present(store.objects, command.args)
     if values is None or type(values[0]) is not _Tensor:
         return None
     if peer.knows != EVERYTHING:
@@ -276,12 +303,10 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
     flags = _EXPECTED_IN_GRAD_MODE if is_grad_enabled() else _EXPECTED
     if function is None or command.flags != flags or command.autocast:
         return False
-    if get_default_dtype() is not float32:  # of the process; a command without one has float32
-        return False
     objects, out = store.objects, command.out
-    if not 0 < out <= _MAX_ID or out in objects or look > LOOK:
-        return False
-    values = _present(objects, command.args)
+    if get_default_dtype() is not float32 or not 0 < out <= _MAX_ID or out in objects:
+        return False  # the dtype of the process; a command without one has float32
+    values = None if look > LOOK else present(objects, command.args)
     if values is None:
         return False
     if look or guarded or command.kwargs:
@@ -299,6 +324,9 @@ def _make(store: ObjectStore, command: Command, guarded: bool) -> bool:
         and LABEL in result.__dict__  # of a private size: how large it is may not decide
     ):
         accept(store, command.op, flags, out, result)  # may raise
+        charge_graph(store, command, function, values, result)  # may raise
+    elif result.requires_grad:
+        charge_small(store, command, function, values, result, look)
     objects[out] = result
     if store.tags.watched:
         store.tags.note(out)
@@ -320,8 +348,8 @@ def _make_looking(
 ) -> Any:
     """The result of a command with keywords, of one whose sizes are to be looked at, or of one at a
     worker that holds private values; ``_UNCOMMON_ONE`` if the general path has to run it."""
-    named = _named(store.objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
-    if named is None or "out" in named:
+    named = named_values(store.objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
+    if named is None or "out" in named or gives_graph(named, values, command.flags):
         return _UNCOMMON_ONE
     guard = common_guard((*values, *named.values()) if named else values) if guarded else None
     if guard is UNCLEAR:
@@ -342,18 +370,22 @@ def accept(store: ObjectStore, op: int, flags: int, out: int, result: Any) -> No
 
 
 def _write(store: ObjectStore, command: Command, guarded: bool) -> bool:
-    """The same for a command that writes to its first argument, if nothing in it is private."""
+    """The same for a command that writes to its first argument, if nothing in it is private and
+    it leaves no graph."""
     function = _WRITING.get(command.op)
     flags = GRAD_MODE if is_grad_enabled() else 0
     if function is None or command.flags != flags or command.autocast:
         return False
     if get_default_dtype() is not float32:  # of the process; a command without one has float32
         return False
-    values = _present(store.objects, command.args)
+    values = present(store.objects, command.args)
     if values is None:
+        return False
+    if flags and records(values, flags):
         return False
     look = store.charges.flags or not FLAGS[command.op] & BOUNDED
     made = _make_looking(store, command, function, values, look, guarded)
+    store.charges.graphs.changes += 1
     return made is not _UNCOMMON_ONE
 
 
@@ -363,21 +395,34 @@ def _run(
     """Run a command in its modes: on private inputs its results and the text of its error are
     private too, and if it fails, all the results that the caller expects are marked as failed."""
     core, user = call.core, call.peer.user
+    passes = partial(passed, call, function, args, kwargs) if FLAGS[command.op] & GRADIENT else bool
     if not core.store.charges.guarded:
-        return _reply(call, command, run_in_modes(call, function, args, kwargs), in_public_form)
+        result = run_in_modes(call, function, args, kwargs)
+        passes(False)
+        return _reply(call, command, result, in_public_form)
     guard = call.guard
     private = core, function, args, kwargs, FLAGS[command.op], guard, core.holdings, user
     try:
         result = run_in_modes(call, run_as_private, private)
+        passes(guard is not None)
         return _reply(call, command, result, partial(_is_told, result, function, args, kwargs))
     except PermissionDenied:
         raise
     except Exception as error:  # its text may quote private values
         if guard is None:
             raise
+        if not is_predicted(error):
+            passes(True)
         core.fail_results(_ids_of_results(command))
         hidden = not (guard.admits(user) or is_predicted(error))
         return core.failure(command.seq, error, hidden=hidden)
+
+
+def _is_in_usual_modes(command: Command) -> bool:
+    """Whether a request is made in the modes of the worker."""
+    mode = GRAD_MODE if torch.is_grad_enabled() else 0
+    usual = command.flags & _MODES == mode and not command.autocast
+    return usual and get_default_dtype() is float32
 
 
 def run_in_modes(
@@ -387,49 +432,9 @@ def run_in_modes(
     kwargs: dict[str, Any] = _NO_KEYWORDS,
 ) -> Any:
     """Call a function in the modes in which the request was made."""
-    message, mode = call.message, GRAD_MODE if torch.is_grad_enabled() else 0
-    usual = message.flags & _MODES == mode and not message.autocast
-    if usual and get_default_dtype() is float32:
+    if _is_in_usual_modes(call.message):
         return function(*args, **kwargs)
-    return run_in_mode(function, args, kwargs, message.flags, _autocast_of(call))
-
-
-def _present(objects: dict[int, Any], operands: Iterable[Any]) -> list[Any] | None:
-    """The values, if all are scalars or references to objects in the store; otherwise None."""
-    values: list[Any] = []
-    try:
-        for operand in operands:
-            if type(operand) is list:
-                if operand[0] == REF:
-                    _, id = operand
-                    values.append(objects[id])
-                else:
-                    values.append(_present_list(objects, operand))
-            elif type(operand) in SCALAR_TYPES:
-                values.append(operand)
-            else:
-                return None
-    except (KeyError, IndexError, ValueError, TypeError):
-        return None  # the general path raises a precise error
-    return values
-
-
-def _present_list(objects: dict[int, Any], operand: list[Any]) -> list[Any]:
-    """The same for an operand that is a list of references alone, or of floats; raises ValueError
-    for any other."""
-    code = operand[0]
-    if len(operand) <= MOST:
-        if code == REFS:
-            return [objects[id] for id in operand[1:]]
-        if code == _LIST and _FLOATS.issuperset(map(type, operand[1:])):
-            return operand[1:]
-    raise ValueError
-
-
-def _named(objects: dict[int, Any], keywords: dict[str, Any]) -> dict[str, Any] | None:
-    """The same for keywords."""
-    values = _present(objects, keywords.values())
-    return None if values is None else dict(zip(keywords, values, strict=True))
+    return run_in_mode(function, args, kwargs, call.message.flags, _autocast_of(call))
 
 
 def _altered(command: Command) -> int:
@@ -545,8 +550,8 @@ def _operands(call: Call, command: Command) -> tuple[list[Any], dict[str, Any]]:
     """
     keywords, store = command.kwargs or {}, call.core.store
     if call.held is None:
-        found = _present(store.objects, command.args)
-        named = _named(store.objects, keywords) if keywords else keywords
+        found = present(store.objects, command.args)
+        named = named_values(store.objects, keywords) if keywords else keywords
         if found is not None and named is not None:
             return found, named
     args, kwargs = _unpacked(call, command, keywords)

@@ -43,6 +43,8 @@ from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.execution.size_bounds import BY_VALUES
 from syft.workers.labels.walk import innermost
 
+_FREES: Final = "frees its results"
+_BACKWARD: Final = BY_NAME["torch.Tensor.backward"]
 _GETITEM: Final = BY_NAME["torch.Tensor.__getitem__"]
 _COPYING: Final = ops_where("copies", None if torch.accelerator.is_available() else "lazy")
 """The operations that copy what is conjugated lazily, or elsewhere: it may look alike."""
@@ -64,12 +66,14 @@ class KnownSizes:
     """The inputs with which a program has run within some limits: how they look, and the bytes that
     it had on the way, at most."""
 
-    __slots__ = ("limits", "exact", "is_steady", "peaks")
+    __slots__ = ("limits", "exact", "is_steady", "peaks", "made")
 
     def __init__(self, program: Program, limits: PeerLimits) -> None:
         self.limits = limits
         self.exact, self.is_steady = _numbers_of(program)
         self.peaks: dict[Any, int] = {}
+        self.made: dict[Any, int] = {}
+        """How many bytes it made, which the graphs of its results may keep."""
 
     def look_of(self, values: Sequence[Any]) -> Any:
         """What memory follows from; None if that cannot be said."""
@@ -87,11 +91,13 @@ class KnownSizes:
             return None
         return tuple(look)
 
-    def remember(self, look: Any, peak: int) -> None:
-        """Note the bytes that a run on such inputs had at most."""
+    def remember(self, look: Any, peak: int, made: int) -> None:
+        """Note the bytes that a run on such inputs had at most, and all that it made."""
         if len(self.peaks) >= _MOST_KNOWN:
             self.peaks.clear()
+            self.made.clear()
         self.peaks[look] = peak
+        self.made[look] = made
 
 
 class SizedProgram:
@@ -134,7 +140,7 @@ class SizedProgram:
         self._steady = look is not None
         result = self.run_with(values, plainly)
         if self._steady and type(result) is not Partial:
-            known.remember(look, self._peak)
+            known.remember(look, self._peak, charges.graphs.on_the_way)
         return result
 
     def run_with(
@@ -250,6 +256,7 @@ class _OnTheWay:
     def _note_memory(self, place: int, storage: torch.UntypedStorage, size: int) -> None:
         if place not in self._given and place not in self._alive:
             self._alive[place] = WeakStorage(storage), size
+            self._charges.graphs.on_the_way += size
             self._hold(size)
 
     def _settle(self) -> None:
@@ -280,11 +287,37 @@ def runs_unseen(program: Lowered, charges: Charges, values: Sequence[Any]) -> bo
     known: KnownSizes | None = program.known_sizes
     if known is None or known.limits is not charges.limits or not known.peaks:
         return False
-    peak = known.peaks.get(known.look_of(values))
+    look = known.look_of(values)
+    peak = known.peaks.get(look)
     if peak is None:
         return False
+    charges.graphs.on_the_way = known.made[look]
     account = charges.payer()
     return account is None or peak <= charges.limits.bytes - account.bytes
+
+
+def frees_results(program: Program) -> bool:
+    """Whether a backward pass from each result of a program has freed, when that ends, what the
+    graph of the result kept; what it was given is no result in this sense.
+
+    >>> from syft.program.program import Program, Slot
+    >>> twice = Action(BY_NAME["torch.Tensor.mul"], (Slot(0), Slot(0)), {}, Slot(1))
+    >>> back = Action(BY_NAME["torch.Tensor.backward"], (Slot(1),), {}, Slot(2))
+    >>> [frees_results(Program(1, actions, (Slot(1),))) for actions in ((twice,), (twice, back))]
+    [False, True]
+    """
+    known = program.facts.get(_FREES)
+    if known is None:
+        freed: set[int] = set()
+        for action in program.actions:
+            used = {slot.index for slot in slots_in((action.args, action.kwargs))}
+            freed -= used
+            if action.op == _BACKWARD and len(action.args) == 1 and not action.kwargs:
+                freed |= used
+        results = {slot.index for slot in slots_in(program.outputs)}
+        known = all(at in freed or at < program.given for at in results) and bool(freed)
+        program.facts[_FREES] = known
+    return bool(known)
 
 
 # ---------------------------------------------------------------------------------------- numbers

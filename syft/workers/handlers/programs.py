@@ -22,14 +22,14 @@ from syft.ops.table import (
     Function,
     may_alter,
 )
-from syft.program.lowered import Lowered
+from syft.program.lowered import Lowered, Partial
 from syft.program.program import Program
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.handlers.accesses import Effects, actions_inside, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
-from syft.workers.handlers.program_sizes import SizedProgram, runs_unseen
+from syft.workers.handlers.program_sizes import SizedProgram, frees_results, runs_unseen
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, KeepingSizes
 from syft.workers.wire.definitions import Definition, Group, InputKind
@@ -164,11 +164,14 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     3
     """
     charges = core.store.charges
-    if not (charges.guarded or program.branches) and runs_unseen(program, charges, values):
-        return program.run(values)
+    charges.graphs.on_the_way = 0
+    if not (charges.guarded or program.branches):
+        seen = not runs_unseen(program, charges, values)
+        results = SizedProgram(program, charges).run(values) if seen else program.run(values)
+        charges.graphs.freed = type(results) is not Partial and frees_results(program.program)
+        return results
+    charges.graphs.freed = False
     sized = SizedProgram(program, charges)
-    if not charges.guarded and not program.branches:
-        return sized.run(values)
     with limited(core.limits.max_steps):
         if not charges.guarded:
             return sized.run(values)

@@ -30,9 +30,11 @@ from syft.workers.core.pipeline import (
     shortcut,
 )
 from syft.workers.core.state_machine import Answer, WorkerCore
+from syft.workers.handlers.command_graphs import records
 from syft.workers.handlers.commands import run_in_modes
 from syft.workers.handlers.guarded_run import Concealed, Outputs
 from syft.workers.handlers.programs import Prepared, prepare
+from syft.workers.execution.kept_memory import has_graph
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import copy_of
 from syft.workers.wire.definitions import Definition, InputKind
@@ -116,6 +118,7 @@ def _general(call: Call, run: Run) -> Reply:
     core.store.check_all_free(outs)
     try:
         results = run_in_modes(call, prepared.perform, (core, _resolved(call), peer))
+        _note_way(call, results)
         reply = _stored(core, run, results, peer)
         call.note_made(outs)
         told = partial(_told, results, peer)
@@ -145,27 +148,45 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
         if values is not None and not (contested and _may_change(core, entry, peer)):
             core.stats.cache_hits += 1
             prepared: Prepared = entry.what
+            call = Call(core, run, frame, peer, read=Ready(entry, entry.last))
+            changes = records(values, run.flags) and _changes(entry)
+            if changes:
+                call.graphs.begin()
             try:
                 results = prepared.perform(core, values, peer)
             finally:
                 if prepared.alters:
-                    Call(core, run, frame, peer, read=Ready(entry, entry.last)).altered(EVERYTHING)
+                    call.altered(EVERYTHING)
+                if changes:
+                    call.graphs.wrote()
             if contested:
                 prepared.only_reads = True  # it has run: it is what it will be
+            _note_way(call, results)
             reply = _stored(core, run, results, peer)
-            if core.contested:
-                core.note_made((run.out,))
+            call.note_made((run.out,))
             return reply
     return _general(core, run, frame, peer)
 
 
+def _note_way(call: Call, results: Sequence[Any]) -> None:
+    """Note what a run has made on the way, which the graphs of its results may keep: nothing where
+    a backward pass from the only one has freed that."""
+    graphs = call.core.store.charges.graphs
+    made, graphs.on_the_way = graphs.on_the_way, 0
+    if made and not graphs.freed and any(map(has_graph, results)):
+        call.graphs.bytes = made
+
+
+def _changes(entry: NumberedCall) -> bool:
+    """Whether a run on the inputs of the last one may change something, or takes it."""
+    access = entry.what.access(_ids_given(entry, entry.last))
+    return bool(access.changes or access.takes)
+
+
 def _may_change(core: WorkerCore, entry: NumberedCall, peer: Peer) -> bool:
     """Whether a run on the inputs of the last one may change, or has to mark, what is another's."""
-    prepared: Prepared = entry.what
-    if not prepared.only_reads:
-        access = prepared.access(_ids_given(entry, entry.last))
-        if access.changes or access.takes:
-            return True
+    if not entry.what.only_reads and _changes(entry):
+        return True
     return not core.owners.are_clear(peer, _ids_used(entry, entry.last))
 
 

@@ -27,7 +27,7 @@ from syft.serde.frame import Frame
 from syft.workers.core.access import Access
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.peer import Peer
-from syft.workers.core.pipeline import StoreView
+from syft.workers.core.store_view import StoreView
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.store import ObjectStore
 from syft.workers.wire.messages import (

@@ -18,9 +18,12 @@ _REACHING = frozenset(("grad", "_grad", "_base", "grad_fn"))
 OBJECTS = {
     "workers/core/charges.py": "counts objects, each as large as is public",
     "workers/core/dataflow.py": "parks operations with the objects that they are to use",
+    "workers/core/graphs.py": "finds the objects that an operation has given a graph to",
     "workers/core/owners.py": "reads and writes whose the memory of an object is",
+    "workers/core/pipeline.py": "looks which results have a graph",
     "workers/core/stored_tensors.py": "puts successors in the place of moved tensors",
     "workers/core/tag_index.py": "reads tags, by which objects are found",
+    "workers/handlers/command_graphs.py": "charges for what the graph of a result keeps",
     "workers/handlers/commands.py": "runs what was predicted; the hot path",
     "workers/handlers/running.py": "runs what was predicted; the hot path",
     "workers/shells/virtual.py": "shows the owner of the worker all objects",
@@ -30,6 +33,7 @@ OBJECTS = {
 
 OPENERS = {
     "workers/core/pipeline.py": "opens what may leave, and what runs as it was predicted",
+    "workers/core/store_view.py": "finds what runs as it was predicted",
     "workers/handlers/commands.py": "runs what was predicted",
     "workers/execution/leaving.py": "copies with labels, and finds the leaves that graphs end at",
     "tensors/remote_link.py": "takes what has come home to the worker of the user's program",
@@ -81,7 +85,7 @@ _OPENING = {
     "unsealed": None,
     "_unsealed": None,
     "open": ("store", "_store"),
-    "_object_itself": None,
+    "object_itself": None,
 }
 """Names that open, and of what they are attributes, if that matters."""
 
