@@ -496,7 +496,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
 for _name, (_function, _inputs) in FUNCTIONS.items():
     add(f"function_{_name}", _function, *_inputs, drawn=_name == "gumbel_softmax")
 
-        lambda x, t: F.ctc_loss(x.log_softmax(-1), t, torch.tensor((6, 6)), torch.tensor((2, 3))),
+# --------------------------------------------------------------------------------------- torch.func
 
 
 def cubes(x: Any) -> Any:
