@@ -325,7 +325,7 @@ def _refuse_unrecordable(tensor: torch.Tensor, line: SourceLine) -> None:
     """Refuse a tensor that a program cannot hold."""
     kind = type(tensor)
     refuse_foreign(tensor)
-    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+    if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
         raise CannotRecord("a lazy module", str(line), "run it once before, so that it has a shape")
     if tensor.is_nested:
         instead = "pad it, or call the plan once for each part"
