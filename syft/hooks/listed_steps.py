@@ -83,6 +83,8 @@ def _worth_listing(group: dict[str, Any]) -> bool:
         return False
     if group.get("foreach", False) is not None or any(map(group.get, _OTHERWISE)):
         return False
+    if group.get("nesterov") and not (group["weight_decay"] or group["maximize"]):
+        return False  # torch's lists write to the gradients then
     if any(isinstance(value, torch.Tensor) for value in (group["lr"], *group.get("betas", ()))):
         return False  # torch has no lists for these
     return _are_plain(parameters)

@@ -390,9 +390,12 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             raise self.exceeded("bytes", use.peak)
         return use.peak
 
-    def check_repeated(self, value: Any) -> None:
+    def check_repeated(self, value: Any, sent: bool = False) -> None:
         """Raise if a request that goes through all elements of an object would use too much since
         it repeats some, as what ``expand`` returns does; others are as large as what is charged.
+
+        Of what is ``sent`` the elements that ``expand`` repeats travel once, those of windows that
+        overlap each time.
 
         >>> charges = Charges("bob", {}, PeerLimits(elements=10**9), Account)
         >>> charges.check_repeated(torch.ones(1).expand(10**9))
@@ -406,7 +409,7 @@ worker's owner for more.
         left = self.bytes_left
         if left is None:
             return
-        size = public_size(value, self.guarded)
+        size = public_size(value, self.guarded, once=sent)
         if size.elements <= max(FREE, sum(size.bytes)):
             return
         if not size.bounded:

@@ -231,7 +231,7 @@ def _check_leaves(call: Call, guard: Guard | None) -> None:
 def _begin(call: Call, session: Execution, message: Start) -> None:
     """Make the program of an execution, if its inputs may go to all parties."""
     peer = call.peer
-    call.check_repeated(ids_in(message.args))
+    call.check_repeated()
     if message.program in GUARDING:
         args = _own_arguments(call)
         party = HostedParty(

@@ -136,3 +136,10 @@ def test_shares_are_not_sent_a_second_time():
     shared = share_values(V, clear_session())
     with pytest.raises(NotSendable, match="its shares are at the workers that hold them already"):
         serialize(shared)
+
+
+def test_numbers_inside_a_program_are_no_objects_of_a_worker(hook, bob, alice):
+    carol = sy.VirtualWorker(hook, id="carol")
+    table = torch.tensor([[3, 8], [5, 1]]).share(alice, bob, crypto_provider=carol)
+    values, places = table.max(dim=0)  # workers this new hold no object 2, which the program names
+    assert values.get().tolist() == [5, 8] and places.get().tolist() == [1, 0]

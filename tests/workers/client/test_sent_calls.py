@@ -15,7 +15,7 @@ from syft.serde.packer import Packer
 from syft.workers.client.connection import Connection
 from syft.workers.client.pending import STORED
 from syft.workers.client.sent_calls import Calls, ranges
-from syft.workers.core.pipeline import expanded
+from syft.workers.wire.references import expanded
 from syft.workers.wire import numbering
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.numbering import MAX_BYTES, NUMBERS, NumberedCall, Table, weight_of
