@@ -126,7 +126,9 @@ class _Evaluated:
             args = variables if argnums is None else _put(args, variables, argnums)
             with _Uses(self.variables) as uses:
                 value = function(*args, **kwargs)
-        value, self.aux = value if has_aux else (value, None)
+        self.aux: Any = None
+        if has_aux:
+            value, self.aux = value
         self.outputs, self.output_spec = tree_flatten(value)
         used = [*points, *uses.outside.values()]
         self.attached = self.attached and any(map(_requires_grad, used))
@@ -253,7 +255,7 @@ def _vmap(
     flat_results = [tree_flatten(result) for result in results]
     out_spec = flat_results[0][1]
     columns = zip(*[values for values, _ in flat_results], strict=True)
-    places = spread(out_dims, out_spec)
+    places: Any = spread(out_dims, out_spec)
     return tree_unflatten(list(map(_stacked, columns, places)), out_spec)
 
 
@@ -274,5 +276,5 @@ def _stacked(column: Sequence[Any], place: int | None) -> torch.Tensor:
     return torch.stack(list(column), place)
 
 
-_OURS: Final = (_gradient_and_value, _vjp, _jvp, _vmap, _linearize)
+_OURS: Final[tuple[Function, ...]] = (_gradient_and_value, _vjp, _jvp, _vmap, _linearize)
 """What takes the places of torch's own, in the order of ``function_transforms``."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.weight_norm import WeightNorm
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotSendable
@@ -204,6 +205,7 @@ def send_module(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
     place = owner.get_worker(locations[0])
+    _let_go_of_normalised(module)
     here = [tensor for tensor in tensors_of(module) if not _is_at(tensor, place)]
     exchange_tensors(
         module, lambda tensors: bulk.send_all(tensors, place, owner, user), bulk.unsend, here
@@ -211,6 +213,14 @@ def send_module(
     send_when_shaped(module, lambda part: send_module(part, place, owner=owner, user=user))
     places.follow(module)
     return module
+
+
+def _let_go_of_normalised(module: nn.Module) -> None:
+    """Cut the graph of weights that the former ``nn.utils.weight_norm`` computes at each call."""
+    for part in module.modules():
+        for hook in part._forward_pre_hooks.values():
+            if isinstance(hook, WeightNorm):
+                part.__dict__[hook.name] = part.__dict__[hook.name].detach()
 
 
 def _is_at(tensor: torch.Tensor, place: Any) -> bool:

@@ -3,8 +3,8 @@
 Torch's override protocols pass calls on sent, encrypted or wrapped tensors to syft.  Where torch
 asks nobody, a function is surrounded: six methods that go through all parameters of a module, when
 the first one is sent (:mod:`syft.hooks.whole_modules`), ``step`` of each scheduler, since only a
-call shows that one steps while a plan is recorded, and the transforms of ``torch.func``
-(:mod:`syft.hooks.function_transforms`).  ``close()`` removes all that was added.
+call shows that one steps while a plan is recorded, the transforms of ``torch.func``
+(:mod:`syft.hooks.function_transforms`), and ``torch.as_tensor``.  ``close()`` removes all of it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from syft.hooks import (
     sharing_methods,
     tensor_methods,
 )
+from syft.hooks.copied_tensors import surround_copies
 from syft.hooks.function_transforms import surround_transforms
 from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
@@ -167,6 +168,7 @@ class TorchHook:
                 self._ledger.surround(scheduler, "step", refuse_in_a_plan)
             self._ledger.register(register_optimizer_step_post_hook, follower.after_step)
             surround_transforms(self._ledger)
+            surround_copies(self._ledger)
         except BaseException:
             self._ledger.undo()
             if local_worker is None:

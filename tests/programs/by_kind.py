@@ -423,6 +423,14 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
         lambda x: (x.double(), x.to(torch.float16), x.int(), x.long().float(), x.bool()),
         (X,),
     ),
+    "as_tensor": (
+        lambda x, i: (
+            torch.as_tensor(x),
+            torch.as_tensor(i, dtype=torch.float32),
+            torch.asarray(i),
+        ),
+        (X, whole(3, 4)),
+    ),
     "triangles": (
         lambda x: (x.tril(), x.triu(1), x.diag(), x.trace(), torch.diag_embed(x)),
         (normal(3, 3),),
