@@ -102,4 +102,4 @@ def _are_plain(parameters: Sequence[torch.Tensor]) -> bool:
             return False  # it would hold back the others
         connection = link.connection
         ids.append(link.id_at_location)
-    return connection is not None and connection.are_of_dtypes(ids, _SAME_DTYPES)
+    return connection is not None and connection.operations.are_of_dtypes(ids, _SAME_DTYPES)

@@ -73,9 +73,9 @@ class SentCopy:
                 id = None
             promised, id = id, connection.put(tensor, id, guard, writers)
             if promised is not None and collects:
-                connection.add_owner(id)
+                connection.garbage.add_owner(id)
             pointer = make_pointer(connection, id, collects, summary=summary_of(tensor))
-            if connection.pending or connection.groups:
+            if connection.replies.pending or connection.groups.open:
                 connection.follow_last(pointer.child)
             if type(tensor) is not Wrapper:
                 _note_kind(pointer.child, tensor, guard)
@@ -230,7 +230,9 @@ def _deliver(tensor: torch.Tensor, deliveries: list[SentCopy]) -> torch.Tensor:
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     if not deliveries:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
-    deliveries[0].connection.check_not_recording(Put.verb)  # before the tensor is looked at
+    deliveries[0].connection.requests.check_not_recording(
+        Put.verb
+    )  # before the tensor is looked at
     if len(deliveries) == 1:
         return link.deliver(tensor, deliveries[0])
     return combine([link.deliver(tensor, delivery) for delivery in deliveries])

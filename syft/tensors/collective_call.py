@@ -34,14 +34,14 @@ def run_collective(
     if len(set(names)) != len(names):
         raise LocationMismatch(f"collective {code.name}: one worker for each party", names)
     for connection in parties:
-        connection.check_not_recording(Start.verb)
-        connection.check_open()
+        connection.requests.check_not_recording(Start.verb)
+        connection.requests.check_open()
     execution = new_execution()
     pointers = []
     for rank, (connection, row) in enumerate(zip(parties, inputs, strict=True)):
         links = [cast(PointerTensor, cast(Wrapper, tensor).child) for tensor in row]
         outs = tuple(new_id() for _ in range(results))
-        seq = connection.next_seq()
+        seq = connection.requests.next_seq()
         references = tuple(link.reference(connection) for link in links)
         message = Start(seq, int(code), execution, names, rank, references, outs)
         pending = connection.start(message, made=outs)

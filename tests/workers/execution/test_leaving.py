@@ -147,6 +147,7 @@ class Line:
 
     def __init__(self, scene: Scene, place: str) -> None:
         self.scene, self.place, self.garbage = scene, place, list[int]()
+        self.operations = self
 
     def put(
         self,

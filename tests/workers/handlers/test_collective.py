@@ -392,14 +392,14 @@ def test_whoever_may_read_a_failure_has_the_sum_fail(hook: sy.TorchHook) -> None
     execution, started, outs = new_id(), [], []
     for rank, (asking, pointer) in enumerate(zip((me, ann), inputs, strict=True)):
         connection = asking.connection_to(parties[rank])
-        out, seq = new_id(), connection.next_seq()
+        out, seq = new_id(), connection.requests.next_seq()
         operand = (0, pointer.id_at_location)
         start = Start(seq, int(CollectiveCode.SUM), execution, NAMES[:2], rank, (operand,), (out,))
         started.append((connection, connection.start(start, made=(out,))))
         outs.append(out)
     for connection, pending in reversed(started):
         with pytest.raises((RemoteFailure, ObjectNotFound)):
-            connection.wait(pending)
+            connection.replies.wait(pending)
     check_idle(parties)
     ann.close()
 
@@ -415,9 +415,9 @@ def test_a_value_of_private_shape_takes_no_part(hook: sy.TorchHook) -> None:
     connection, out = ann.connection_to(parties[0]), new_id()
     operand = (0, chosen.id_at_location)
     about = int(CollectiveCode.SUM), new_id(), NAMES[:2], 0, (operand,), (out,)
-    pending = connection.start(Start(connection.next_seq(), *about), made=(out,))
+    pending = connection.start(Start(connection.requests.next_seq(), *about), made=(out,))
     with pytest.raises((UnsupportedOperation, RemoteFailure), match="a value of private shape"):
-        connection.wait(pending)
+        connection.replies.wait(pending)
     check_idle(parties)
     ann.close()
 
@@ -457,7 +457,7 @@ def test_what_a_party_received_goes_where_it_may_go(
         (there[1], NAMES),
     ):
         connection = pointer.child.connection
-        out, seq = new_id(), connection.next_seq()
+        out, seq = new_id(), connection.requests.next_seq()
         rank = names.index(connection.location.id)
         operand = pointer.child.reference(connection)
         start = Start(seq, int(CollectiveCode.SUM), execution, names, rank, (operand,), (out,))
@@ -465,12 +465,12 @@ def test_what_a_party_received_goes_where_it_may_go(
         outs.append(out)
     connection, pending = started[1]
     with pytest.raises(sy.exceptions.PermissionDenied) as caught:
-        connection.wait(pending)
+        connection.replies.wait(pending)
     assert caught.value.to == "carl" and caught.value.worker == "bob"
     del caught
     for connection, pending in (started[0], started[2]):
         with pytest.raises((RemoteFailure, ObjectNotFound)):
-            connection.wait(pending)
+            connection.replies.wait(pending)
     check_idle(parties)
 
 
@@ -514,7 +514,7 @@ def test_a_party_that_nobody_knows_is_refused_before_it_starts(
     out = new_id()
     connection.start(
         start(
-            seq=connection.next_seq(),
+            seq=connection.requests.next_seq(),
             parties=("alice", "nobody"),
             rank=0,
             args=(ref(x.id_at_location),),
