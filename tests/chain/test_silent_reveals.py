@@ -61,12 +61,15 @@ CLOSED: dict[str, Callable[[Any], Any]] = {
 def test_a_closed_door(make: Callable[[Any], torch.Tensor], door: str) -> None:
     x = make(VALUES)
     text = refusal(lambda: CLOSED[door](x))
-    whole = "; a whole state_dict with sy.get_all(state, keep=True)"
+    besides = {
+        "pickling": "; a whole state_dict with sy.get_all(state, keep=True)",
+        "numpy conversion": "; to compute with an array, send torch.from_numpy(array)",
+    }
     assert text == (
         f"DataStaysPut: {door.strip()} would read data that is not here: "
         f"{repr(x).splitlines()[0]}. "
         "Bring it here first with .get() (or .float_prec()), if you may"
-        f"{whole if door.strip() == 'pickling' else ''}."
+        f"{besides.get(door.strip(), '')}."
     )
 
 
