@@ -30,8 +30,17 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode 
 make_wrapper = torch.Tensor._make_wrapper_subclass
 """Makes a tensor of a subclass with a shape, a dtype and no memory (see subclass_zoo)."""
 
-VMAP_FILE = torch._functorch.vmap.__file__
-"""The file in which vmap asks a tensor for its ``dim()``, its last call above the chain."""
+batched_inputs = torch._functorch.vmap._process_batched_inputs
+"""The size of a batch, the dimension of each flat argument along which it lies, the flat arguments,
+and how they were nested: what ``vmap`` finds out first."""
+
+slice_arguments = torch._functorch.eager_transforms._slice_argnums
+"""The arguments that ``argnums`` of a transform of ``torch.func`` names."""
+
+tree_flatten = torch.utils._pytree.tree_flatten
+tree_unflatten = torch.utils._pytree.tree_unflatten
+spread = torch.utils._pytree._broadcast_to_and_flatten
+"""Nested values as torch flattens them, and one value for each place of them."""
 
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
 """Context manager: run a torch function as if no argument overrode ``__torch_function__``."""
@@ -490,3 +499,19 @@ def clean_graph(graph: Any) -> None:
     """Fold the constants of a TorchScript graph, and remove what nothing comes of."""
     torch._C._jit_pass_constant_propagation(graph)
     torch._C._jit_pass_dce(graph)
+
+
+def function_transforms() -> list[tuple[Any, str]]:
+    """Where the functions are that compute the transforms of ``torch.func``: derivatives of a
+    number, those of a backward and a forward pass, ``vmap``, and ``linearize``.
+
+    >>> [name for _, name in function_transforms()]
+    ['grad_and_value_impl', '_vjp_with_argnums', '_jvp_with_argnums', 'vmap_impl', 'linearize']
+    """
+    derivatives: Any = torch._functorch.eager_transforms
+    names = ("grad_and_value_impl", "_vjp_with_argnums", "_jvp_with_argnums")
+    others: list[tuple[Any, str]] = [
+        (torch._functorch.apis, "vmap_impl"),
+        (torch.func, "linearize"),
+    ]
+    return [(derivatives, name) for name in names] + others

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
@@ -32,7 +31,6 @@ from syft.serde.registry import Operand, pack, register, unpack_at
 from syft.serde.tensors.attributes import attach_attributes, pack_attributes
 from syft.torch_private import (
     MKLDNN,
-    VMAP_FILE,
     DisableTorchFunctionSubclass,
     function_modes,
     hide_from_compiler,
@@ -48,7 +46,7 @@ consist of operations that links know.  A kind of link fills this in on import.
 """
 
 _BELOW = (
-    "torch reached below the chain (vmap, torch.func, jit.trace and torch.tensor(x) do); write it "
+    "torch reached below the chain (functionalize, jit.trace and torch.tensor(x) do); write it "
     "with ordinary tensor operations"
 )
 
@@ -190,17 +188,6 @@ class Wrapper(ChosenMethods, torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self._refuse("pickling")
-
-    def dim(self) -> int:
-        """The number of dimensions.
-
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> x.dim()
-        1
-        """
-        if self.child.at_function_level and sys._getframe(1).f_code.co_filename == VMAP_FILE:
-            raise UnsupportedOperation("torch.vmap", type(self.child).__name__, _BELOW)
-        return super().dim()
 
     def set_(self, *args: Any, **kwargs: Any) -> Any:  # torch's own asks no link at this level
         """Take the memory of another tensor, where that is."""

@@ -7,6 +7,8 @@ The root of the tree of errors is here too, below every file that adds branches 
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class SyftError(Exception):
     """The base class of every error that syft raises.
@@ -103,9 +105,15 @@ Bring it here first with .get() (or .float_prec()), if you may.
 
     def __str__(self) -> str:
         text = f"{self.action} would read data that is not here: {self.tensor}."
-        whole = "; a whole state_dict with sy.get_all(state, keep=True)"
-        how = whole if self.action == "pickling" else ""
+        how = _BESIDES.get(self.action, "")
         return f"{text} Bring it here first with .get() (or .float_prec()), if you may{how}."
+
+
+_BESIDES: Final = {
+    "pickling": "; a whole state_dict with sy.get_all(state, keep=True)",
+    "numpy conversion": "; to compute with an array, send torch.from_numpy(array)",
+}
+"""What else one can do, by what was tried."""
 
 
 class ResultMismatch(OperationError):

@@ -290,15 +290,42 @@ def three() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
 
 
+class Mine(torch.Tensor):
+    """A subclass of a user."""
+
+
 def test_a_send_that_fails_half_way(bob: sy.VirtualWorker) -> None:
-    module = nn.Sequential(nn.Linear(3, 3), nn.LazyLinear(3))
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    module[1].register_buffer("mine", torch.ones(3).as_subclass(Mine))
     assert refusal(lambda: module.send(bob)) == (
-        "NotSendable: Cannot send a value of type torch.nn.parameter.UninitializedParameter: run "
-        "the lazy module once, so that it has a shape."
+        "NotSendable: Cannot send a value of type tests.hooks.test_module_methods.Mine: this "
+        "subclass of torch.Tensor has no codec; send x.as_subclass(torch.Tensor)."
     )
     assert module.location is None
     assert inspect(bob).objects == {}
     module(torch.ones(1, 3))
+
+
+def test_a_lazy_module_goes_when_it_has_a_shape(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    model = nn.Sequential(nn.LazyLinear(2), nn.ReLU(), nn.LazyLinear(1)).send(bob)
+    twin = copy.deepcopy(model)
+    model.move(alice)
+    x = torch.ones(4, 3)
+    assert model(x.send(alice)).get().shape == (4, 1)
+    assert twin(x.send(bob)).get().shape == (4, 1)
+    assert (model.location, twin.location) == (alice, bob)
+    assert model[0].weight.shape == (2, 3)
+    for one in (model, twin):
+        one.get()
+    assert torch.equal(model(x), model.copy()(x))
+
+
+def test_a_lazy_module_that_came_back_stays(bob: sy.VirtualWorker) -> None:
+    model = nn.LazyLinear(2).send(bob).get()
+    assert model(torch.ones(4, 3)).shape == (4, 2)
+    assert model.location is None and inspect(bob).objects == {}
 
 
 def broken(worker: sy.VirtualWorker, module: nn.Module) -> torch.Tensor:

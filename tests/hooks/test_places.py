@@ -435,3 +435,30 @@ def test_nothing_is_left_at_the_worker(bob: Any) -> None:
     for _ in range(3):
         model(x)
     assert inspect(bob).objects.keys() == before
+
+
+class Containers(Layer):
+    """Tensors in a list, a tuple and a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = [torch.tensor([1.0, 2.0, 3.0]), None]
+        self.pair = (torch.ones(3), 2)
+        self.tables = {"low": {"deep": torch.full((3,), -0.5)}, "written": torch.zeros(3)}
+
+    def forward(self, x: Any) -> Any:
+        x = self.layer(x) * self.scales[0] + self.pair[0]
+        self.tables["written"] += x.detach().sum(0)
+        return torch.maximum(x, self.tables["low"]["deep"])
+
+
+def test_tensors_in_containers_go_along_and_come_back(bob: sy.VirtualWorker) -> None:
+    model, x = Containers(), torch.randn(2, 3)
+    plain = copy.deepcopy(model)
+    expected = plain(x)
+    scales, low = model.scales, model.tables["low"]["deep"]
+    assert torch.equal(model.send(bob)(x.send(bob)).get(), expected)
+    model.get()
+    assert model.scales is scales and model.tables["low"]["deep"] is low
+    assert torch.equal(model.tables["written"], plain.tables["written"])
+    assert type(model.pair[0]) is torch.Tensor and inspect(bob).objects == {}

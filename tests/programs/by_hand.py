@@ -562,6 +562,28 @@ def per_sample_gradients(model: Any, x: Any, y: Any) -> Any:
     return torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(weights, x, y)
 
 
+@program(net, DATA, LABELS)
+def private_step(model: Any, x: Any, y: Any) -> Any:
+    """A step with clipped gradients of single rows."""
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+
+    def loss(weights: Any, row: Any, label: Any) -> Any:
+        return F.cross_entropy(torch.func.functional_call(model, weights, row), label)
+
+    rows = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(weights, x, y)
+    norms = torch.stack([g.flatten(1).norm(dim=1) for g in rows.values()]).norm(dim=0)
+    scale = (0.1 / norms).clamp(max=1.0)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value -= torch.einsum("n,n...->...", scale, rows[name])
+
+
+@program(net, DATA)
+def input_gradient(model: Any, x: Any) -> Any:
+    """A gradient in the input, which has a graph to the weights."""
+    return torch.func.grad(lambda row: model(row).square().sum())(x).square().sum()
+
+
 @program(net, net, DATA)
 def ensemble(first: Any, second: Any, x: Any) -> Any:
     """Two models as one, their weights stacked."""

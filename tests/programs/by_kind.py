@@ -423,6 +423,14 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
         lambda x: (x.double(), x.to(torch.float16), x.int(), x.long().float(), x.bool()),
         (X,),
     ),
+    "as_tensor": (
+        lambda x, i: (
+            torch.as_tensor(x),
+            torch.as_tensor(i, dtype=torch.float32),
+            torch.asarray(i),
+        ),
+        (X, whole(3, 4)),
+    ),
     "triangles": (
         lambda x: (x.tril(), x.triu(1), x.diag(), x.trace(), torch.diag_embed(x)),
         (normal(3, 3),),
@@ -494,7 +502,13 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
     ),
 }
 for _name, (_function, _inputs) in FUNCTIONS.items():
-    add(f"function_{_name}", _function, *_inputs, drawn=_name == "gumbel_softmax")
+    add(
+        f"function_{_name}",
+        _function,
+        *_inputs,
+        drawn=_name == "gumbel_softmax",
+        makes=_name == "ctc_tensors",
+    )
 
 # --------------------------------------------------------------------------------------- torch.func
 
@@ -516,6 +530,25 @@ TRANSFORMS: dict[str, Callable[..., Any]] = {
     "hessian": lambda x: f.hessian(cubes)(x[0]),
     "jvp": lambda x: f.jvp(torch.sin, (x,), (x,)),
     "vjp": lambda x: (lambda out, pull: (out, pull(x)))(*f.vjp(torch.sin, x)),
+    "twice": lambda x: f.grad(lambda v: f.grad(cubes)(v).sum())(x),
+    "argnums": lambda x: f.grad(lambda a, b: (a * b**2).sum(), argnums=(0, 1))(x, x + 1),
+    "aux": lambda x: f.grad(lambda v: (cubes(v), (v * 2, v.sum())), has_aux=True)(x),
+    "nested": lambda x: f.grad(lambda d: (d["a"] * d["b"][0]).sum())({"a": x, "b": [x + 1]}),
+    "uses_outside": lambda x: f.grad(lambda v: (v.exp() * x).sum())(x.detach()),
+    "ignores_one": lambda x: f.grad(lambda a, b: a.sum(), argnums=(0, 1))(x, x),
+    "out_dims": lambda x: f.vmap(lambda v: (v * 2, v.sum()), out_dims=(1, 0))(x),
+    "vmap_twice": lambda x: f.vmap(f.vmap(lambda a, b: a * b, (None, 0)), (0, None))(x, x),
+    "vmap_jacobians": lambda x: f.vmap(f.jacrev(lambda v: v.cumsum(0) ** 2))(x),
+    "vmap_in_grad": lambda x: f.grad(lambda v: f.vmap(cubes)(v).sum())(x),
+    "jacrev_chunks": lambda x: f.jacrev(torch.exp, chunk_size=2)(x[0]),
+    "jacfwd_two": lambda x: f.jacfwd(lambda a, b: a @ b, argnums=1)(x, x.T[:, :2]),
+    "vmap_dict": lambda x: f.vmap(lambda d: {"r": d["a"] + d["b"]}, in_dims=({"a": 0, "b": 1},))(
+        {"a": x, "b": x.T}
+    ),
+    "linearize": lambda x: f.linearize(torch.sin, x)[1](x),
+    "functionalize": lambda x: f.functionalize(lambda v: v.clone().add_(1))(x),
+    "vmap_same": lambda x: f.vmap(lambda v: v + torch.rand_like(v), randomness="same")(x),
 }
 for _name, _function in TRANSFORMS.items():
-    add(f"func_{_name}", _function, normal(4, 3, grad=False))
+    add(f"func_{_name}", _function, normal(4, 3, grad=False), drawn=_name == "vmap_same")
+    add(f"func_{_name}_with_a_graph", _function, normal(4, 3), drawn=_name == "vmap_same")

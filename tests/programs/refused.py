@@ -12,10 +12,9 @@ from syft.exceptions import (
     CannotRecord,
     DataStaysPut,
     LocationMismatch,
-    NotSendable,
+    OperationError,
     OperationRefused,
     SyftError,
-    UnknownOperation,
     UnsupportedOperation,
 )
 
@@ -49,15 +48,7 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
     ),
     (
         "layer_lazy_linear layer_lazy_conv layer_lazy_batch_norm",
-        Refusal(POINTERS, NotSendable, "run the lazy module once", "it has no shape yet"),
-    ),
-    (
-        "layer_lazy_linear layer_lazy_conv layer_lazy_batch_norm",
         Refusal(PLANS, CannotRecord, "a lazy module", "it has no shape yet"),
-    ),
-    (
-        "layer_old_weight_norm",
-        Refusal(POINTERS, NotSendable, "held by a graph", "its weight is a result with a graph"),
     ),
     (
         "sample_beta sample_dirichlet own_function own_function_setup backward_hook "
@@ -77,30 +68,18 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
         Refusal(PLANS, CannotRecord, "a function cannot travel", "a hook is Python"),
     ),
     (
-        "function_ctc_tensors",
-        Refusal(POINTERS, LocationMismatch, "lie at", "the lengths were not sent"),
+        "func_functionalize func_functionalize_with_a_graph",
+        Refusal(POINTERS, OperationError, "below|cannot run", "it works below all subclasses"),
     ),
     (
-        "func_grad func_grad_and_value func_vmap func_vmap_dims func_per_sample func_jacrev "
-        "func_jacfwd func_hessian func_vjp per_sample_gradients ensemble",
-        Refusal(POINTERS, UnsupportedOperation, "below the chain", "torch.func is not there"),
+        "func_functionalize func_functionalize_with_a_graph",
+        Refusal(PLANS, CannotRecord, "a torch.func transform", "it works below all subclasses"),
     ),
     (
-        "func_jvp",
-        Refusal(POINTERS, UnknownOperation, "_make_dual", "forward derivatives are not there"),
-    ),
-    (
-        "func_grad func_grad_and_value func_vmap func_vmap_dims func_per_sample func_jacrev "
-        "func_vjp per_sample_gradients ensemble",
-        Refusal(PLANS, CannotRecord, "a torch.func transform", "torch.func is not recorded"),
-    ),
-    (
-        "func_jacfwd func_hessian func_jvp",
-        Refusal(PLANS, CannotRecord, "_make_dual", "forward derivatives are not recorded"),
-    ),
-    (
-        "model_tensors_in_lists",
-        Refusal(POINTERS, LocationMismatch, "lie at", "tensors in lists are not sent"),
+        "func_vmap_same func_vmap_same_with_a_graph",
+        Refusal(
+            POINTERS + PLANS, UnsupportedOperation, "draw before, outside", "rows draw one by one"
+        ),
     ),
     (
         "numpy_array",
@@ -120,7 +99,7 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
     ),
     (
         "optimizer_momentum_made_later optimizer_adam_made_later frozen",
-        Refusal(PLANS, CannotRecord, "where torch shows nothing", "its state is made in the plan"),
+        Refusal(PLANS, CannotRecord, "make it before, outside", "its state would begin anew"),
     ),
 ]
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import syft as sy
 from tests.programs import by_hand, by_kind  # noqa: F401 (they fill PROGRAMS)
@@ -70,6 +76,49 @@ def test_a_program_is_equal_or_refused(name: str, way: str, hook: sy.TorchHook) 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_program_at_another_process(name: str, shell: str, hook: sy.TorchHook) -> None:
     check(name, "socket", hook)
+
+
+class Watching(TorchDispatchMode):
+    """A user's mode that counts what torch computes."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def in_double() -> Iterator[None]:
+    """A context in which new tensors are in double precision."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def torch_refuses(program: Program) -> bool:
+    """Whether plain torch raises, too: its transforms take no hooks on what is saved."""
+    try:
+        plainly(program)
+    except RuntimeError:
+        return True
+    return False
+
+
+MODES: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
+    "double": in_double,
+    "saved": lambda: torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone),
+    "dispatch": Watching,
+}
+IN_MODES = [(name, mode) for name, one in PROGRAMS.items() if not one.drawn for mode in MODES]
+
+
+@pytest.mark.parametrize("name, mode", IN_MODES, ids=map("-".join, IN_MODES))
+def test_a_program_in_a_mode_of_the_user(name: str, mode: str, hook: sy.TorchHook) -> None:
+    with MODES[mode]():
+        if torch_refuses(PROGRAMS[name]):
+            pytest.skip("plain torch refuses it, too")
+        check(name, "virtual", hook)
 
 
 def test_every_refusal_is_of_a_program_that_runs_so() -> None:
