@@ -18,7 +18,7 @@ Make = Callable[[Any], optim.Optimizer]
 
 CASES: dict[str, Make] = {
     "SGD": lambda p: optim.SGD(p, lr=0.1),
-    "SGD nesterov": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "SGD nesterov": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
     "SGD dampened": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.1, maximize=True),
     "SGD decay": lambda p: optim.SGD(p, lr=0.1, weight_decay=0.1),
     "Adam": lambda p: optim.Adam(p),
@@ -92,6 +92,17 @@ def one_by_one(hook: sy.TorchHook, worker: sy.VirtualWorker, make_optimizer: Mak
 
 def test_one_message_updates_all_parameters(hook: sy.TorchHook, worker: sy.VirtualWorker) -> None:
     assert not one_by_one(hook, worker, CASES["SGD"])
+
+
+def test_no_list_writes_to_gradients(hook: sy.TorchHook, worker: sy.VirtualWorker) -> None:
+    there, here = make().send(worker), make()
+    nesterov: Any = lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True)  # noqa: E731
+    optimizer, local = nesterov(there.parameters()), nesterov(here.parameters())
+    for _ in range(2):
+        assert messages_of_a_step(hook, there, optimizer, data().send(worker)) > 2 * LAYERS
+        messages_of_a_step(hook, here, local, data())
+    for mine, theirs in zip(here.parameters(), there.parameters(), strict=True):
+        assert torch.equal(mine.grad, theirs.grad.get())
 
 
 class Own(optim.Optimizer):
