@@ -1,7 +1,7 @@
 /* The common operation on pointers, in C: operands, message, the worker's route, reply, pointer.
 
    The Python code is the source: syft/tensors/pointer.py (`PointerTensor.call`),
-   workers/client/operations.py (`command`), workers/core/state_machine.py (`respond`) and
+   workers/client/operations.py (`make`), workers/core/state_machine.py (`respond`) and
    workers/handlers/commands.py (`handle`, `_make`).  This file does what they do for one request: an
    operation that makes one small tensor of pointers and plain numbers, at a worker that answers
    within the call, where nothing is private, promised, shared, limited, observed or recorded.  It also
@@ -524,7 +524,7 @@ static int discard(PyObject *dict, PyObject *key) {
     return there > 0 ? PyDict_DelItem(dict, key) : there;
 }
 
-/* Have the facts note what the operation makes, as `command`: a tuple for Facts.noted. */
+/* Have the facts note what the operation makes, as `Operations.make`: a tuple for Facts.noted. */
 static int note(Site *site) {
     PyObject *operands = PyList_New(0), *noted = NULL, *entry = NULL;
     int failed = !operands;

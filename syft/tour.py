@@ -52,7 +52,7 @@ SENTENCES = {
     "workers/client/connection.py:Connection.ask": (
         "This is a question: the caller waits, and an earlier failure is raised first."
     ),
-    "workers/client/operations.py:Operations.command": (
+    "workers/client/operations.py:Operations.make": (
         "The operation becomes a message: its number in the op table, ids, and modes."
     ),
     "workers/client/operations.py:Operations.run": (

@@ -204,7 +204,7 @@ class PointerTensor(RemoteReference, BarePointer):
         if connection is None:
             return cls.forward(number, args, kwargs)
         out = new_id()
-        value = connection.operations.command(number, operands, None, out)
+        value = connection.operations.make(number, operands, out)
         if value is not STORED:
             return _not_yet_stored(connection, out, value)
         link = _unset(PointerTensor)  # its ``__init__`` takes three times as long
@@ -280,14 +280,16 @@ def _make_wait(pending: Pending, target: Any) -> None:
 
 def _packed(
     connection: Connection, number: int, args: Arguments, kwargs: Keywords
-) -> tuple[Any, Keywords | None, list[torch.Tensor] | None]:
+) -> tuple[Any, Keywords | None, list[torch.Tensor]]:
     """The arguments and the keywords as operands, and the data that travels along."""
     if number in _ON_LISTS:  # which takes fewer bytes
         args = tuple([list(value) if type(value) is tuple else value for value in args])
     operands = _flat(args, connection)
-    values = _flat(kwargs.values(), connection) if kwargs else []
-    if operands is not None and values is not None:
-        return operands, dict(zip(kwargs, values, strict=True)) if values else None, None
+    if operands is not None and not kwargs:
+        return operands, None, []
+    values = None if operands is None else _flat(kwargs.values(), connection)
+    if values is not None:
+        return operands, dict(zip(kwargs, values, strict=True)), []
     packing = Operands(connection, number)
     return *packing.pack(args, kwargs), packing.packer.buffers
 
@@ -470,7 +472,7 @@ def _asking_now(number: int) -> Rule:
             return PointerTensor.forward(number, args, kwargs)
         connection, out = link.connection, new_id()
         answer = connection.operations.command(
-            number, ((REF, link.id_at_location),), None, out, None, None
+            number, ((REF, link.id_at_location),), None, out, [], None
         )
         return answer if type(answer) is bool else connection.operations.results(answer, out, None)
 

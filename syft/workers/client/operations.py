@@ -31,7 +31,7 @@ from syft.workers.client.monitor import exclusive
 from syft.workers.client.open_groups import OpenGroups
 from syft.workers.client.pending import STORED, Pending
 from syft.workers.client.replies import Pointers, Replies
-from syft.workers.client.requests import NOBODY, Requests
+from syft.workers.client.requests import Requests
 from syft.workers.client.sent_calls import ranges
 from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (
@@ -53,6 +53,22 @@ more takes longer than to copy it."""
 
 _EXPECTED = 1 << COUNT_SHIFT
 """The flags of a command whose caller expects one tensor."""
+
+
+def _announced(out: int, expected: Returns | None) -> tuple[int, Any, Collection[int]]:
+    """The flags and the autocast state of a command of this line, and the ids of what it makes."""
+    flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
+    casting = get_default_dtype() is not float32 or any_autocast_enabled()  # as `modes`
+    autocast = autocast_state() if casting else None
+    if not out:
+        return flags, autocast, ()
+    if expected is ONE_TENSOR:
+        return flags | _EXPECTED, autocast, (out,)
+    if expected is None:
+        return flags, autocast, (out,)
+    flags |= expected.count << COUNT_SHIFT
+    flags |= 0 if expected.container is None else IN_CONTAINER
+    return flags, autocast, range(out, out + max(1, expected.count))
 
 
 class Operations:
@@ -91,13 +107,41 @@ class Operations:
         self._requests = requests
         self._transport = requests.transport
 
+    def make(self, op: int, args: Any, out: int) -> Any:
+        """Run an operation that changes nothing and makes one new tensor of pointers and numbers.
+
+        Nearly every command is one of these.  Returns what :meth:`command` does.
+        """
+        with self.lock:  # as `exclusive`, which takes longer
+            if self._groups.open:
+                return self.command(op, args, None, out, [])
+            flags = _EXPECTED | (GRAD_MODE if is_grad_enabled() else mode_without_grad())
+            autocast: tuple[Any, ...] | None = None
+            if get_default_dtype() is not float32 or any_autocast_enabled():
+                autocast = autocast_state()
+            requests, garbage = self._requests, self._garbage
+            if self._facts.active:
+                self._facts.note(op, args, None, out, ONE_TENSOR, autocast)
+            requests.seq = seq = requests.seq + 1  # as `Requests.begin`
+            drop = garbage.take() if garbage.ids else ()
+            frame = Frame(encode(Command(seq, op, args, out, flags, drop, None, autocast)), [])
+            if self._core.serving is not None or self._owner.user is not requests.user:
+                requests.check_user()  # as `Requests.send`
+            exchange = requests.exchange
+            if exchange is None:
+                return requests.carry(seq, frame, False, drop, None, (out,))
+            answer = exchange(frame)
+            if answer.done == seq:
+                return STORED
+            return requests.received(seq, frame, answer, False, drop, None, (out,))
+
     def command(
         self,
         op: int,
         args: Any,
         kwargs: dict[str, Any] | None,
         out: int,
-        buffers: list[torch.Tensor] | None = None,
+        buffers: list[torch.Tensor],
         expected: Returns | None = ONE_TENSOR,
     ) -> Any:
         """Run operation ``op`` at the other worker.
@@ -110,42 +154,23 @@ class Operations:
         """
         with self.lock:  # as `exclusive`, which takes longer
             if self._groups.open or buffers:
-                held = self._hold(op, args, kwargs, out, buffers or [], expected)
+                held = self._hold(op, args, kwargs, out, buffers, expected)
                 if held is not NOT_HELD:
                     return held
-            flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
-            autocast: tuple[Any, ...] | None = None
-            if get_default_dtype() is not float32 or any_autocast_enabled():
-                autocast = autocast_state()
+            flags, autocast, made = _announced(out, expected)
             facts, requests, garbage = self._facts, self._requests, self._garbage
             if facts.active or op in CHANGING or kwargs and "out" in kwargs:
                 facts.note(op, args, kwargs, out, expected, autocast)
-            made: Collection[int] = (out,) if out else ()
             answered = expected is None
             failures = self._replies.failures if answered else None
-            if out and expected is ONE_TENSOR:
-                flags |= _EXPECTED
-            elif out and expected is not None:
-                flags |= expected.count << COUNT_SHIFT
-                flags |= 0 if expected.container is None else IN_CONTAINER
-                made = range(out, out + max(1, expected.count))
-            requests.seq = seq = requests.seq + 1
+            requests.seq = seq = requests.seq + 1  # as `Requests.begin`
             drop = garbage.take() if garbage.ids else ()
             message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
-            frame = Frame(encode(message), buffers or [])
-            serving, exchange = self._core.serving, requests.exchange  # as `Requests.send`
-            user = self._owner.user if serving is None else serving.user or NOBODY
-            if user is not requests.user:
-                requests.check_user()
-            if exchange is None:
-                return requests.carry(seq, frame, answered, drop, None, made)
-            answer = exchange(frame)
-            if answer.done == seq:
-                return STORED
-            return requests.received(seq, frame, answer, answered, drop, None, made)
+            frame = Frame(encode(message), buffers)
+            return requests.send(seq, frame, answered, drop, None, made)
 
     def exchanged(self, seq: int, header: bytes, drop: tuple[int, ...], out: int) -> Any:
-        """What :meth:`command` returns of a command that makes one tensor and is written already,
+        """What :meth:`make` returns of a command that is written already,
         to a worker that answers within the call."""
         frame = Frame(header, [])
         answer = cast(Callable[[Frame], Frame], self._requests.exchange)(frame)
@@ -406,10 +431,7 @@ class Operations:
         transport = self._transport
         if open and transport.closed:
             self._requests.check_open()
-        serving = self._core.serving
-        if (
-            self._owner.user if serving is None else serving.user or NOBODY
-        ) is not self._requests.user:
+        if self._core.serving is not None or self._owner.user is not self._requests.user:
             self._requests.check_user()
         if transport.collects:
             transport.collect()

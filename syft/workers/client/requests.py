@@ -161,8 +161,7 @@ class Requests:
     ) -> Any:
         """Carry a request that is to make these objects; returns what
         :meth:`~syft.workers.client.operations.Operations.command` does."""
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user or NOBODY) is not self.user:
+        if self._core.serving is not None or self.owner.user is not self.user:
             self.check_user()
         if self.exchange is None:
             return self.carry(seq, frame, answered, drop, key, made)
@@ -171,22 +170,18 @@ class Requests:
             return STORED
         return self.received(seq, frame, answer, answered, drop, key, made)
 
-    def _speak_for(self) -> None:
-        """Tell the other end for whom the next requests are made.
+    def check_user(self) -> None:
+        """Tell the other end for whom the next request is made, if that is another user.
 
         What a worker asks while it serves somebody, it asks for them: nobody may borrow the rights
         of a worker in between.
         """
         serving = self._core.serving
-        self.user = self.owner.user if serving is None else serving.user or NOBODY
-        self.transport.speak_for(self.user or None)
-        self._facts.changed_by_others(gradients=False)  # they were told to another user
-
-    def check_user(self) -> None:
-        """Tell the other end if the next request is made for another user than the last one."""
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user or NOBODY) != self.user:
-            self._speak_for()
+        user = self.owner.user if serving is None else serving.user or NOBODY
+        if user != self.user:
+            self.user = user
+            self.transport.speak_for(user or None)
+            self._facts.changed_by_others(gradients=False)  # they were told to another user
 
     def received(
         self,

@@ -184,7 +184,7 @@ def test_what_is_no_reply_is_an_error_of_who_waits(
     assert connection.ask(Describe, 5) == 7, "the line goes on"
     played(connection).say(said)
     with pytest.raises((MalformedMessage, sy.exceptions.LimitExceeded)) as caught:
-        connection.operations.command(NEG, ((0, 5),), None, 6)
+        connection.operations.command(NEG, ((0, 5),), None, 6, [])
         connection.ask(Describe, 5)
     assert caught.value.path == path and expected in str(caught.value)
     del caught
