@@ -290,7 +290,7 @@ def _near_method(name: str, operation: Any) -> Callable[..., Any]:
     return method
 
 
-def _with_number(tensor: torch.Tensor, array: Any) -> tuple[torch.Tensor, Any]:
+def _with_number(tensor: Any, array: Any) -> tuple[Any, Any]:
     """A wrapper and an array of numpy with one number, of which torch makes numpy's business: as a
     number beside a tensor of the dtype that numpy would choose."""
     link: Any = tensor.child
