@@ -1,11 +1,11 @@
 /* The common operation on pointers, in C: operands, message, the worker's route, reply, pointer.
 
    The Python code is the source: syft/tensors/pointer.py (`PointerTensor.call`),
-   workers/client/operation_sender.py (`command`), workers/core/state_machine.py (`respond`) and
+   workers/client/operations.py (`make`), workers/core/state_machine.py (`respond`) and
    workers/handlers/commands.py (`handle`, `_make`).  This file does what they do for one request: an
    operation that makes one small tensor of pointers and plain numbers, at a worker that answers
    within the call, where nothing is private, promised, shared, limited, observed or recorded.  It also
-   reads what is known here already (`OperationSender.gradient` and `fact`), of which no message is made.
+   reads what is known here already (`Operations.gradient` and `fact`), of which no message is made.
    For anything else `call` returns NotImplemented before it has changed anything, and `serve` leaves the
    message to `respond`.  So no error is made here: what fails is run by Python, which says why.
 
@@ -27,14 +27,16 @@ enum { MOST_OPERANDS = 8, MOST_DROPPED = 8, MOST_BYTES = 256 };
 
 /* ------------------------------------------------------------------- what setup() is told */
 
-#define KNOWN(X)                                                                                  \
-    X(numbers) X(functions) X(sized) X(indexing) X(Wrapper) X(PointerTensor) X(Connection) X(Facts) X(VirtualTransport) \
-    X(ObjectStore) X(Charges) X(Graphs) X(TagIndex) X(Peer) X(Stats) X(Tensor) X(Parameter) X(make_wrapper) X(new_id)     \
-    X(numel) X(is_grad_enabled) X(mode_without_grad) X(get_default_dtype)   \
-    X(float32) X(any_autocast_enabled) X(is_tracing) X(function_modes) X(dispatch_modes)           \
+#define KNOWN(X)                                                                                   \
+    X(numbers) X(functions) X(sized) X(indexing) X(Wrapper) X(PointerTensor) X(Connection)         \
+    X(Requests) X(Garbage) X(OpenGroups) X(Facts) X(VirtualTransport) X(ObjectStore) X(Charges)    \
+    X(Graphs) X(note_graph)                                                                        \
+    X(TagIndex) X(Peer) X(Stats) X(Tensor) X(Parameter) X(make_wrapper) X(new_id) X(numel)         \
+    X(is_grad_enabled) X(mode_without_grad) X(get_default_dtype) X(float32)                        \
+    X(any_autocast_enabled) X(is_tracing) X(function_modes) X(dispatch_modes)                      \
     X(saved_tensor_hooks) X(is_inference_mode_enabled) X(is_anomaly_enabled) X(is_overriding)      \
-    X(accept) X(note_graph) X(take_up) X(expected) X(stored) X(gone) X(look)                                    \
-    X(questions) X(of_gradient) X(recording)
+    X(accept) X(take_up) X(expected) X(stored) X(gone) X(look) X(questions) X(of_gradient)         \
+    X(recording)
 #define DECLARE(name) static PyObject *name;
 KNOWN(DECLARE)
 
@@ -42,8 +44,9 @@ KNOWN(DECLARE)
 #define SLOTS(X)                                                                                   \
     X(PointerTensor, connection) X(PointerTensor, id_at_location) X(PointerTensor, depth)          \
     X(PointerTensor, garbage_collect_data) X(Connection, transport) X(Connection, lock)            \
-    X(Connection, groups) X(Connection, facts) X(Connection, garbage) X(Connection, _owners)       \
-    X(Connection, _core) X(Connection, owner) X(Connection, _user) X(Connection, _seq)             \
+    X(Connection, groups) X(Connection, facts) X(Connection, garbage) X(Connection, requests)      \
+    X(Connection, core) X(Connection, owner) X(Requests, user) X(Requests, seq)                    \
+    X(OpenGroups, open) X(Garbage, ids) X(Garbage, owners)                                         \
     X(Facts, active) X(Facts, noted) X(Facts, _sent) X(Facts, _keys) X(Facts, _numbers)            \
     X(Facts, _known) X(Facts, _backward_passes)                                                    \
     X(ObjectStore, objects) X(ObjectStore, promised) X(ObjectStore, origins)                       \
@@ -447,7 +450,7 @@ static int serve(const unsigned char *request, Py_ssize_t size, PyObject *core, 
 /* ------------------------------------------------------------------------ the caller's half */
 
 typedef struct { /* strong references all */
-    PyObject *connection, *lock, *facts, *garbage, *transport, *core, *peer, *number, *out, *seq;
+    PyObject *connection, *lock, *facts, *garbage, *requests, *transport, *core, *peer, *number, *out, *seq;
     PyObject *operands[MOST_OPERANDS]; /* ids of objects, or numbers */
     char is_id[MOST_OPERANDS];
     PyObject *dropped[MOST_DROPPED];
@@ -455,8 +458,8 @@ typedef struct { /* strong references all */
 } Site;
 
 static void leave(Site *site) {
-    PyObject *held[] = {site->connection, site->lock, site->facts, site->garbage, site->transport,
-                        site->core, site->peer, site->number, site->out, site->seq};
+    PyObject *held[] = {site->connection, site->lock, site->facts, site->garbage, site->requests,
+                        site->transport, site->core, site->peer, site->number, site->out, site->seq};
     clear(held, sizeof held / sizeof *held);
     clear(site->operands, site->count);
     clear(site->dropped, site->drops);
@@ -492,10 +495,11 @@ static int read_arguments(PyObject *const *args, Py_ssize_t count, Site *site) {
 /* Whether a connection leads to an open worker that answers within the call, for the user of before. */
 static int is_near(PyObject *connection) {
     PyObject *transport = SLOT(connection, Connection, transport), *worker;
-    if (!is(transport, VirtualTransport)) return 0;
+    PyObject *requests = SLOT(connection, Connection, requests);
+    if (!is(transport, VirtualTransport) || !is(requests, Requests)) return 0;
     Py_INCREF(transport);
-    int good = has(SLOT(connection, Connection, owner), s_user, SLOT(connection, Connection, _user));
-    if (good > 0) good = has(SLOT(connection, Connection, _core), s_serving, Py_None);
+    int good = has(SLOT(connection, Connection, owner), s_user, SLOT(requests, Requests, user));
+    if (good > 0) good = has(SLOT(connection, Connection, core), s_serving, Py_None);
     if (good > 0) {
         worker = PyObject_GetAttr(transport, s__worker);
         good = worker ? has(worker, s_closed, Py_False) : -1;
@@ -509,9 +513,10 @@ static int is_near(PyObject *connection) {
 /* Whether a connection and its worker, which must be immediate, are in the usual state. */
 static int is_ready(Site *site) {
     PyObject *connection = site->connection, *value;
-    if (!is_empty(SLOT(connection, Connection, groups))) return 0;
-    if (!is_empty(SLOT(connection, Connection, _owners))) return 0;
-    PyObject *garbage = site->garbage = Py_XNewRef(SLOT(connection, Connection, garbage));
+    PyObject *groups = SLOT(connection, Connection, groups), *ids = SLOT(connection, Connection, garbage);
+    if (!is(groups, OpenGroups) || !is_empty(SLOT(groups, OpenGroups, open))) return 0;
+    if (!is(ids, Garbage) || !is_empty(SLOT(ids, Garbage, owners))) return 0;
+    PyObject *garbage = site->garbage = Py_XNewRef(SLOT(ids, Garbage, ids));
     if (!garbage || !PyList_CheckExact(garbage) || PyList_GET_SIZE(garbage) > MOST_DROPPED) return 0;
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(garbage); k++)
         if (!is_id(PyList_GET_ITEM(garbage, k))) return 0;
@@ -520,7 +525,8 @@ static int is_ready(Site *site) {
     int good = is_near(connection);
     if (good <= 0) return good;
     site->transport = Py_XNewRef(SLOT(connection, Connection, transport));
-    if (!site->transport) return 0;
+    site->requests = Py_XNewRef(SLOT(connection, Connection, requests));
+    if (!site->transport || !site->requests) return 0;
     if ((good = has(site->transport, s__observers, NULL)) <= 0) return good;
     if (!(site->core = PyObject_GetAttr(site->transport, s__core))) return -1;
     if (!(site->peer = PyObject_GetAttr(site->transport, s__peer))) return -1;
@@ -551,7 +557,7 @@ static int discard(PyObject *dict, PyObject *key) {
     return there > 0 ? PyDict_DelItem(dict, key) : there;
 }
 
-/* Have the facts note what the operation makes, as `command`: a tuple for Facts.noted. */
+/* Have the facts note what the operation makes, as `Operations.make`: a tuple for Facts.noted. */
 static int note(Site *site) {
     PyObject *operands = PyList_New(0), *noted = NULL, *entry = NULL;
     int failed = !operands;
@@ -570,7 +576,7 @@ static int note(Site *site) {
     return failed ? -1 : 0;
 }
 
-/* Take the ids of pointers that died, as `_take_garbage`; `active` says that the facts note it. */
+/* Take the ids of pointers that died, as `Garbage.take`; `active` says that the facts note it. */
 static int take_garbage(Site *site, int active) {
     PyObject *garbage = site->garbage, *noted, *key, *ids, *entry;
     Py_ssize_t left;
@@ -661,9 +667,9 @@ static PyObject *request(Site *site) {
     int active = SLOT(site->facts, Facts, active) == Py_True;
     if (!(site->out = PyObject_CallNoArgs(new_id))) return NULL;
     if (active && note(site)) return NULL;
-    site->seq = PyLong_FromLongLong(PyLong_AsLongLong(SLOT(site->connection, Connection, _seq)) + 1);
+    site->seq = PyLong_FromLongLong(PyLong_AsLongLong(SLOT(site->requests, Requests, seq)) + 1);
     if (!site->seq) return NULL;
-    Py_SETREF(SLOT(site->connection, Connection, _seq), Py_NewRef(site->seq));
+    Py_SETREF(SLOT(site->requests, Requests, seq), Py_NewRef(site->seq));
     if (take_garbage(site, active)) return NULL;
     size = write_command(site, bytes);
     if (PyErr_Occurred()) return NULL; /* an id or a number that is none */
@@ -695,7 +701,8 @@ static int is_current(PyObject *connection) {
 
 /* The gradient of a leaf if it is known, as `Facts.gradient`: a new reference, or NULL. */
 static PyObject *known_gradient(PyObject *link, PyObject *connection, PyObject *facts) {
-    PyObject *owners = SLOT(connection, Connection, _owners), *id = SLOT(link, PointerTensor, id_at_location);
+    PyObject *garbage = SLOT(connection, Connection, garbage), *id = SLOT(link, PointerTensor, id_at_location);
+    PyObject *owners = is(garbage, Garbage) ? SLOT(garbage, Garbage, owners) : NULL;
     PyObject *gradient = NULL, *its, *passes = SLOT(facts, Facts, _backward_passes);
     if (SLOT(link, PointerTensor, garbage_collect_data) != Py_True || !id || !passes) return NULL;
     if (!owners || !PyDict_Check(owners) || PyDict_Contains(owners, id)) return NULL; /* as `own_leaf` */

@@ -10,8 +10,10 @@ import contextlib
 import functools
 import inspect
 import logging
+import sys
 from collections.abc import Iterator
 from enum import Enum, auto
+from types import FrameType
 from typing import Any
 
 import torch
@@ -30,8 +32,17 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode 
 make_wrapper = torch.Tensor._make_wrapper_subclass
 """Makes a tensor of a subclass with a shape, a dtype and no memory (see subclass_zoo)."""
 
-VMAP_FILE = torch._functorch.vmap.__file__
-"""The file in which vmap asks a tensor for its ``dim()``, its last call above the chain."""
+batched_inputs = torch._functorch.vmap._process_batched_inputs
+"""The size of a batch, the dimension of each flat argument along which it lies, the flat arguments,
+and how they were nested: what ``vmap`` finds out first."""
+
+slice_arguments = torch._functorch.eager_transforms._slice_argnums
+"""The arguments that ``argnums`` of a transform of ``torch.func`` names."""
+
+tree_flatten = torch.utils._pytree.tree_flatten
+tree_unflatten = torch.utils._pytree.tree_unflatten
+spread = torch.utils._pytree._broadcast_to_and_flatten
+"""Nested values as torch flattens them, and one value for each place of them."""
 
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
 """Context manager: run a torch function as if no argument overrode ``__torch_function__``."""
@@ -108,8 +119,17 @@ set_tracing_state = torch._C._set_tracing_state  # type: ignore[attr-defined]
 OPTIMIZER_MARKS = ("step", "_opt_called", "_warned_capturable_if_run_uncaptured")
 """Attributes of an optimizer with which torch notes its scheduler and its warnings."""
 
-NO_FUNCTION = "its own backward would be lost; write it with ordinary torch operations"
-"""Why a custom autograd.Function is refused on a function-level wrapper, for the error text."""
+NO_FUNCTION = (
+    "torch.autograd.Function",
+    "its own backward would be lost; write it with ordinary torch operations",
+)
+"""What is refused on a function-level wrapper, and why, for the error text."""
+_NO_MODULE_HOOK = (
+    "register_full_backward_hook",
+    "a function cannot travel; in a forward hook, call retain_grad() of what the module returns, "
+    "and read its .grad after the backward pass",
+)
+_MODULE_HOOKS_FILE = torch.nn.modules._functions.__file__
 
 
 def inside_custom_function() -> bool:
@@ -124,6 +144,20 @@ def inside_custom_function() -> bool:
     return not (
         torch.is_grad_enabled() or is_fwd_grad_enabled() or torch.is_inference_mode_enabled()
     )
+
+
+def custom_function() -> tuple[str, str]:
+    """What the user wrote for which torch runs a custom function now, and what to do instead.
+
+    >>> custom_function()[0]
+    'torch.autograd.Function'
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == _MODULE_HOOKS_FILE:
+            return _NO_MODULE_HOOK
+        frame = frame.f_back
+    return NO_FUNCTION
 
 
 def hide_from_compiler(method: Any) -> None:
@@ -490,3 +524,19 @@ def clean_graph(graph: Any) -> None:
     """Fold the constants of a TorchScript graph, and remove what nothing comes of."""
     torch._C._jit_pass_constant_propagation(graph)
     torch._C._jit_pass_dce(graph)
+
+
+def function_transforms() -> list[tuple[Any, str]]:
+    """Where the functions are that compute the transforms of ``torch.func``: derivatives of a
+    number, those of a backward and a forward pass, ``vmap``, and ``linearize``.
+
+    >>> [name for _, name in function_transforms()]
+    ['grad_and_value_impl', '_vjp_with_argnums', '_jvp_with_argnums', 'vmap_impl', 'linearize']
+    """
+    derivatives: Any = torch._functorch.eager_transforms
+    names = ("grad_and_value_impl", "_vjp_with_argnums", "_jvp_with_argnums")
+    others: list[tuple[Any, str]] = [
+        (torch._functorch.apis, "vmap_impl"),
+        (torch.func, "linearize"),
+    ]
+    return [(derivatives, name) for name in names] + others

@@ -52,10 +52,10 @@ SENTENCES = {
     "workers/client/connection.py:Connection.ask": (
         "This is a question: the caller waits, and an earlier failure is raised first."
     ),
-    "workers/client/operation_sender.py:OperationSender.command": (
+    "workers/client/operations.py:Operations.make": (
         "The operation becomes a message: its number in the op table, ids, and modes."
     ),
-    "workers/client/operation_sender.py:OperationSender.run": (
+    "workers/client/operations.py:Operations.run": (
         "The call of a plan becomes one message, however many operations are in it."
     ),
     "workers/wire/numbering.py:NumberedCall.differences": (

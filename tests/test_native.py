@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import syft as sy
 from syft import c_extension, ids
 from syft.tensors.pointer import PointerTensor
-from syft.workers.client.connection import Connection
+from syft.workers.client.operations import Operations
 from syft.workers.core.charges import Charges
 from syft.workers.wire.messages import encode, read_request
 from tools import build_native
@@ -62,7 +62,14 @@ def state(bob: sy.VirtualWorker, connection: Any) -> tuple[Any, ...]:
     counted = stats.messages_in, stats.messages_out, stats.bytes_in, stats.bytes_out
     facts = [(op, len(args), expected) for op, args, _, _, expected, _ in connection.facts.noted]
     kept = len(store.objects), len(store._gone), len(store._charged), store.charges.flags
-    return counted, facts, kept, connection._seq, list(connection.garbage), bob.core.serving
+    return (
+        counted,
+        facts,
+        kept,
+        connection.requests.seq,
+        list(connection.garbage.ids),
+        bob.core.serving,
+    )
 
 
 # ------------------------------------------------------------------------------------------ bytes
@@ -76,7 +83,7 @@ def test_a_message_is_written_as_the_encoder_writes_it(numbers: list[Any]) -> No
     x: Any = torch.ones(2).send(bob)
     connection, headers = x.child.connection, list[bytes]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "exchanged", lambda self, *written: headers.append(written[1]))
+        patch.setattr(Operations, "exchanged", lambda self, *written: headers.append(written[1]))
         bob.core._latest = None  # the worker has to note who asks: the message goes to Python
         assert take(Tensor.add, x, *numbers) is None  # nothing was asked: what `exchanged` gave
     (header,) = headers
@@ -85,7 +92,7 @@ def test_a_message_is_written_as_the_encoder_writes_it(numbers: list[Any]) -> No
     mine = [each if type(each) is not float else repr(each) for each in message.args[1:]]
     assert mine == [each if type(each) is not float else repr(each) for each in numbers]
     assert [type(each) for each in message.args[1:]] == [type(each) for each in numbers]
-    assert message.args[0] == [0, x.id_at_location] and message.seq == connection._seq
+    assert message.args[0] == [0, x.id_at_location] and message.seq == connection.requests.seq
     hook.close()
 
 
@@ -251,9 +258,9 @@ def test_it_declines_in_a_group_and_with_many_to_drop(bob: sy.VirtualWorker) -> 
     del many
     declines(bob, x, x)
     assert (y + x).get().tolist() == [3, 3]
-    connection.start_owning(x.id_at_location)
+    connection.garbage.start_owning(x.id_at_location)
     declines(bob, x, x)
-    connection.stop_owning(x.id_at_location)
+    connection.garbage.stop_owning(x.id_at_location)
 
 
 @built

@@ -63,7 +63,7 @@ def test_each_sentence_is_one() -> None:
 
 
 def test_a_call_comes_below_the_one_that_made_it(printed: dict[str, str]) -> None:
-    names = ["PointerTensor.call", "OperationSender.command", "WorkerCore.respond", "handle "]
+    names = ["PointerTensor.call", "Operations.make", "WorkerCore.respond", "handle "]
     found = [re.search(rf"^( *){name}", printed["add"], flags=re.MULTILINE) for name in names]
     margins = [len(match[1]) for match in found if match]
     assert len(margins) == len(names) and margins == sorted(set(margins))

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
 from typing import Any, Final, NoReturn
 
+import numpy as np
 import torch
 
 from syft.chain.chosen_methods import ChosenMethods
@@ -32,7 +32,6 @@ from syft.serde.registry import Operand, pack, register, unpack_at
 from syft.serde.tensors.attributes import attach_attributes, pack_attributes
 from syft.torch_private import (
     MKLDNN,
-    VMAP_FILE,
     DisableTorchFunctionSubclass,
     function_modes,
     hide_from_compiler,
@@ -48,7 +47,7 @@ consist of operations that links know.  A kind of link fills this in on import.
 """
 
 _BELOW = (
-    "torch reached below the chain (vmap, torch.func, jit.trace and torch.tensor(x) do); write it "
+    "torch reached below the chain (functionalize, jit.trace and torch.tensor(x) do); write it "
     "with ordinary tensor operations"
 )
 
@@ -191,17 +190,6 @@ class Wrapper(ChosenMethods, torch.Tensor):
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self._refuse("pickling")
 
-    def dim(self) -> int:
-        """The number of dimensions.
-
-        >>> x = torch.tensor([1.0, 2.0]).send(bob)
-        >>> x.dim()
-        1
-        """
-        if self.child.at_function_level and sys._getframe(1).f_code.co_filename == VMAP_FILE:
-            raise UnsupportedOperation("torch.vmap", type(self.child).__name__, _BELOW)
-        return super().dim()
-
     def set_(self, *args: Any, **kwargs: Any) -> Any:  # torch's own asks no link at this level
         """Take the memory of another tensor, where that is."""
         if self.child.at_function_level:
@@ -286,11 +274,14 @@ def _near_method(name: str, operation: Any) -> Callable[..., Any]:
     """The same for a method or an operator, which torch knows as ``operation``; torch sees to what
     is given anything but wrappers and numbers."""
     theirs: Any = getattr(torch.Tensor, name)
+    computes = name in _WITH_NUMBERS
 
     def method(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         link = tensor.child
         between = kwargs or function_modes() or not is_overriding()
         if between or not (link.at_function_level and _PASSED_ON.issuperset(map(type, args))):
+            if computes and type(args[0]) is np.ndarray:
+                return theirs(*_with_number(tensor, args[0]))
             return theirs(tensor, *args, **kwargs)
         return link.call(operation, (tensor, *args), {})
 
@@ -299,6 +290,20 @@ def _near_method(name: str, operation: Any) -> Callable[..., Any]:
     return method
 
 
+def _with_number(tensor: Any, array: Any) -> tuple[Any, Any]:
+    """A wrapper and an array of numpy with one number, of which torch makes numpy's business: as a
+    number beside a tensor of the dtype that numpy would choose."""
+    link: Any = tensor.child
+    if array.ndim:
+        instead = "make a tensor of it, torch.from_numpy(array), and send that"
+        raise UnsupportedOperation("an array of numpy", type(link).__name__, instead)
+    if link.at_function_level:
+        mine = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+        tensor = tensor.to(torch.from_numpy(np.zeros((), np.result_type(mine, array))).dtype)
+    return tensor, array.item()
+
+
+_WITH_NUMBERS: Final = ("__add__", "__sub__", "__mul__", "__truediv__")
 NEAR: Final[dict[str, Any]] = {
     "__getitem__": torch.Tensor.__getitem__,
     "__add__": torch.Tensor.add,

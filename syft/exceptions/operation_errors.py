@@ -7,6 +7,8 @@ The root of the tree of errors is here too, below every file that adds branches 
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class SyftError(Exception):
     """The base class of every error that syft raises.
@@ -89,6 +91,23 @@ class LocationMismatch(OperationError):
         return f"{text} Bring them together first: {self.instead or '.send(), .move() or .get()'}."
 
 
+class NoSuchDevice(OperationError):
+    """An operation asks for a device that the worker's machine has not.
+
+    >>> print(NoSuchDevice("bob", "Torch not compiled with CUDA enabled"))
+    Worker 'bob' has no such device (Torch not compiled with CUDA enabled): leave out .cuda(), \
+.to("cuda") and device=. Tensors and modules compute where they are.
+    """
+
+    def __init__(self, worker: str, found: str) -> None:
+        super().__init__(worker, found)
+        self.worker, self.found = worker, found
+
+    def __str__(self) -> str:
+        text = f"Worker {self.worker!r} has no such device ({self.found}): leave out .cuda(),"
+        return f'{text} .to("cuda") and device=. Tensors and modules compute where they are.'
+
+
 class DataStaysPut(OperationError):
     """Local code tried to read, copy or pickle data that is not in this tensor.
 
@@ -103,9 +122,15 @@ Bring it here first with .get() (or .float_prec()), if you may.
 
     def __str__(self) -> str:
         text = f"{self.action} would read data that is not here: {self.tensor}."
-        whole = "; a whole state_dict with sy.get_all(state, keep=True)"
-        how = whole if self.action == "pickling" else ""
+        how = _BESIDES.get(self.action, "")
         return f"{text} Bring it here first with .get() (or .float_prec()), if you may{how}."
+
+
+_BESIDES: Final = {
+    "pickling": "; a whole state_dict with sy.get_all(state, keep=True)",
+    "numpy conversion": "; to compute with an array, send torch.from_numpy(array)",
+}
+"""What else one can do, by what was tried."""
 
 
 class ResultMismatch(OperationError):

@@ -37,7 +37,7 @@ class Parcel:
     __slots__ = ("connection", "tensors", "pointers", "guards")
 
     def __init__(self, connection: Connection) -> None:
-        connection.check_not_recording(PutAll.verb)  # before any tensor is looked at
+        connection.requests.check_not_recording(PutAll.verb)  # before any tensor is looked at
         self.connection = connection
         self.tensors: list[torch.Tensor] = []
         self.pointers: list[Wrapper] = []

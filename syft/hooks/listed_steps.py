@@ -83,6 +83,8 @@ def _worth_listing(group: dict[str, Any]) -> bool:
         return False
     if group.get("foreach", False) is not None or any(map(group.get, _OTHERWISE)):
         return False
+    if group.get("nesterov") and not (group["weight_decay"] or group["maximize"]):
+        return False  # torch's lists write to the gradients then
     if any(isinstance(value, torch.Tensor) for value in (group["lr"], *group.get("betas", ()))):
         return False  # torch has no lists for these
     return _are_plain(parameters)
@@ -100,4 +102,4 @@ def _are_plain(parameters: Sequence[torch.Tensor]) -> bool:
             return False  # it would hold back the others
         connection = link.connection
         ids.append(link.id_at_location)
-    return connection is not None and connection.are_of_dtypes(ids, _SAME_DTYPES)
+    return connection is not None and connection.operations.are_of_dtypes(ids, _SAME_DTYPES)

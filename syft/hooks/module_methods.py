@@ -18,12 +18,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.weight_norm import WeightNorm
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotSendable
 from syft.hooks import bulk, places, tensor_methods
+from syft.hooks.lazy_modules import has_shape, keep_here, send_when_shaped
 from syft.tensors import conversions
-from syft.tensors.constant import WENT
 from syft.tensors.shared.shared_values import get_each
 from syft.torch_private import exchange_contents
 from syft.workers.client.answers import tensor_in
@@ -68,14 +69,14 @@ class ModuleAttribute:
 
 
 def tensors_of(module: nn.Module) -> list[torch.Tensor]:
-    """Every parameter and buffer of a module, each once even if it is shared.
+    """Every parameter and buffer of a module that has a shape, each once even if it is shared.
 
     >>> len(tensors_of(nn.BatchNorm1d(3)))
     5
     """
     found: dict[int, torch.Tensor] = {id(tensor): tensor for tensor in module.parameters()}
     found.update((id(tensor), tensor) for tensor in module.buffers())
-    return list(found.values())
+    return list(filter(has_shape, found.values()))
 
 
 def _state_of(module: nn.Module) -> list[torch.Tensor]:
@@ -83,7 +84,7 @@ def _state_of(module: nn.Module) -> list[torch.Tensor]:
     to a worker."""
     found = tensors_of(module)
     for part in module.modules():
-        found += [one for one in vars(part).values() if type(one) is Wrapper and WENT in vars(one)]
+        found += places.gone(part)
     return found
 
 
@@ -127,7 +128,10 @@ def exchange_tensors(
 
 
 def _swap_module(module: nn.Module, old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
-    recurrent = [part for part in module.modules() if isinstance(part, nn.RNNBase)]
+    parts = [*module.modules()]
+    if any(isinstance(part, torch.jit.ScriptModule) for part in parts):
+        raise NotSendable("a module of TorchScript", "send the module that it was compiled from")
+    recurrent = [part for part in parts if isinstance(part, nn.RNNBase)]
     for part in recurrent:  # torch exchanges no tensor that has weak references
         part._flat_weight_refs = [None for _ in part._flat_weights]
     try:
@@ -204,12 +208,22 @@ def send_module(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
     place = owner.get_worker(locations[0])
+    _let_go_of_normalised(module)
     here = [tensor for tensor in tensors_of(module) if not _is_at(tensor, place)]
     exchange_tensors(
         module, lambda tensors: bulk.send_all(tensors, place, owner, user), bulk.unsend, here
     )
+    send_when_shaped(module, lambda part: send_module(part, place, owner=owner, user=user))
     places.follow(module)
     return module
+
+
+def _let_go_of_normalised(module: nn.Module) -> None:
+    """Cut the graph of weights that the former ``nn.utils.weight_norm`` computes at each call."""
+    for part in module.modules():
+        for hook in part._forward_pre_hooks.values():
+            if isinstance(hook, WeightNorm):
+                part.__dict__[hook.name] = part.__dict__[hook.name].detach()
 
 
 def _is_at(tensor: torch.Tensor, place: Any) -> bool:
@@ -241,6 +255,7 @@ def get_module(module: nn.Module, user: str | None = None) -> nn.Module:
     (torch.Size([1, 2]), 0)
     """
     places.unfollow(module)
+    keep_here(module)
     if any(first_link(tensor).shared_cell() for tensor in tensors_of(module)):
 
         def together(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -266,11 +281,15 @@ def move_module(module: nn.Module, location: Any, user: str | None = None) -> nn
     """
     if _is_owner(tensors_of(module), location):
         return get_module(module, user)
-    return replace_tensors(
+    moved = replace_tensors(
         module,
         lambda tensor: tensor_methods.moved(tensor, location, user=user),
         lambda tensor, moved: _unmove(tensor, moved, user),
     )
+    if keep_here(moved):
+        send: Any = moved.send
+        send(location, user=user)
+    return moved
 
 
 def _unmove(tensor: torch.Tensor, moved: torch.Tensor, user: str | None) -> None:

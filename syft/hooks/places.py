@@ -6,16 +6,17 @@ the code of a module, when it is sent, says whether it may make any.  The look i
 calls functions that are not torch's may.  A module whose forward pass is left as it is makes none,
 or is told by a :class:`~syft.exceptions.LocationMismatch` what to do.
 
-The small tensors that are plain attributes of the module go along, too.  Others stay, and so does
-what is private.
+The small tensors that are plain attributes of the module go along, too, also in its lists, tuples
+and dictionaries.  Others stay, and so does what is private.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import operator
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import cache
 from types import CodeType, FunctionType, ModuleType
@@ -26,7 +27,7 @@ from torch import nn
 
 from syft.chain.wrapper import Wrapper
 from syft.ops.control import RECORDING
-from syft.tensors.constant import MAKERS, ConstantTensor, MakingConstants
+from syft.tensors.constant import MAKERS, WENT, ConstantTensor, MakingConstants
 from syft.workers.client.operands import MOST_BYTES
 from syft.workers.client.transport import Location as Worker
 from syft.workers.labels.memory_labels import full_guard_of
@@ -36,6 +37,10 @@ _MAKING: Final = {maker.__name__ for maker in MAKERS if maker is not None} | {
     "sample",
     "distributions",
 }
+_CONTAINERS: Final = frozenset((list, tuple, dict))
+_DEEPEST: Final = 8
+_MOST_ITEMS: Final = 1000
+"""How deep tensors in containers are looked for, and in which."""
 _KNOWN: Final = frozenset(("torch", "builtins", "math"))
 _FORWARD: Final = "forward"
 _INSIDE: ContextVar[bool] = ContextVar("inside the forward pass of a sent module", default=False)
@@ -112,15 +117,58 @@ def follow(module: nn.Module) -> None:
         makes = makes_tensors(kind) or not all(map(_is_known, held))
         if makes and _FORWARD not in vars(part):
             part.__dict__[_FORWARD] = SentForward(part)
-        for name, value in vars(part).items():
-            if name[0] != "_" and type(value) is torch.Tensor and _may_go_along(value):
-                part.__dict__[name] = _going_along(value)
+        _change_attributes(part, _sent_along)
 
 
-def _may_go_along(tensor: torch.Tensor) -> bool:
-    """Whether a plain attribute of a module is small, and nobody's secret."""
-    small = tensor.layout is torch.strided and tensor.nbytes <= MOST_BYTES
-    return small and not tensor.requires_grad and full_guard_of(tensor) is None
+def _change_attributes(part: nn.Module, change: Callable[[Any], Any]) -> None:
+    for name, value in vars(part).items():
+        if name[0] != "_":
+            part.__dict__[name] = _changed(value, change, _DEEPEST)
+
+
+def _changed(value: Any, change: Callable[[Any], Any], depth: int) -> Any:
+    """A value with what is in it changed: lists and dictionaries in place, tuples anew."""
+    kind = type(value)
+    if kind not in _CONTAINERS or not depth or len(value) > _MOST_ITEMS:
+        return change(value)
+    if kind is tuple:
+        items = [_changed(item, change, depth - 1) for item in value]
+        return value if all(map(operator.is_, items, value)) else tuple(items)
+    for key, item in list(value.items() if kind is dict else enumerate(value)):
+        changed = _changed(item, change, depth - 1)
+        if changed is not item:
+            value[key] = changed
+    return value
+
+
+def _sent_along(value: Any) -> Any:
+    """A constant for a plain attribute of a module that is small, and nobody's secret."""
+    if type(value) is not torch.Tensor or value.layout is not torch.strided:
+        return value
+    private = value.requires_grad or full_guard_of(value) is not None
+    return value if private or value.nbytes > MOST_BYTES else _going_along(value)
+
+
+def _back(value: Any) -> Any:
+    link: Any = value.child if type(value) is Wrapper else None
+    return link.tensor if type(link) is ConstantTensor else value
+
+
+def gone(part: nn.Module) -> list[Wrapper]:
+    """What a module has as plain attributes that went to a worker.
+
+    >>> gone(nn.Linear(2, 1))
+    []
+    """
+    found: list[Wrapper] = []
+
+    def look(value: Any) -> Any:
+        if type(value) is Wrapper and WENT in vars(value):
+            found.append(value)
+        return value
+
+    _change_attributes(part, look)
+    return found
 
 
 def unfollow(module: nn.Module) -> None:
@@ -129,10 +177,7 @@ def unfollow(module: nn.Module) -> None:
     for part in module.modules():
         if type(vars(part).get(_FORWARD)) is SentForward:
             del part.__dict__[_FORWARD]
-        for name, value in vars(part).items():
-            link: Any = value.child if type(value) is Wrapper else None
-            if type(link) is ConstantTensor:
-                part.__dict__[name] = link.tensor
+        _change_attributes(part, _back)
 
 
 @cache

@@ -6,13 +6,12 @@ in this process as a copy, a pointer as a pointer.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from syft.callers import line_at, place_of_user
+from syft.callers import warn_user
 from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import GraphLeftBehind, NotALeaf, NotSendable
@@ -73,9 +72,9 @@ class SentCopy:
                 id = None
             promised, id = id, connection.put(tensor, id, guard, writers)
             if promised is not None and collects:
-                connection.add_owner(id)
+                connection.garbage.add_owner(id)
             pointer = make_pointer(connection, id, collects, summary=summary_of(tensor))
-            if connection.pending or connection.groups:
+            if connection.replies.pending or connection.groups.open:
                 connection.follow_last(pointer.child)
             if type(tensor) is not Wrapper:
                 _note_kind(pointer.child, tensor, guard)
@@ -110,9 +109,7 @@ def leaf_to_send(tensor: torch.Tensor) -> torch.Tensor:
     whole = tensor._base
     if whole is None or not whole.is_leaf:
         raise NotALeaf(type(tensor.grad_fn).__name__)
-    file, _, line = line_at(place_of_user(2)).rpartition(":")
-    name = type(tensor.grad_fn).__name__
-    warnings.warn_explicit(GraphLeftBehind(name), GraphLeftBehind, file, int(line))
+    warn_user(GraphLeftBehind(type(tensor.grad_fn).__name__))
     leaf = _leaf_over(tensor)
     set_writers(leaf, writers_of(whole))
     return leaf
@@ -230,7 +227,9 @@ def _deliver(tensor: torch.Tensor, deliveries: list[SentCopy]) -> torch.Tensor:
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     if not deliveries:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
-    deliveries[0].connection.check_not_recording(Put.verb)  # before the tensor is looked at
+    deliveries[0].connection.requests.check_not_recording(
+        Put.verb
+    )  # before the tensor is looked at
     if len(deliveries) == 1:
         return link.deliver(tensor, deliveries[0])
     return combine([link.deliver(tensor, delivery) for delivery in deliveries])

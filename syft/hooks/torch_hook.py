@@ -1,9 +1,11 @@
 """``TorchHook(torch)``: adds methods to torch's classes, and makes the local worker.
 
-No function of torch is replaced: its override protocols pass calls on sent, encrypted or wrapped
-tensors to syft.  Six methods that go through all parameters of a module are surrounded when the
-first one is sent (:mod:`syft.hooks.whole_modules`), and ``step`` of each scheduler is, since only a
-call shows that one steps while a plan is recorded.  ``close()`` removes all that was added.
+Torch's override protocols pass calls on sent, encrypted or wrapped tensors to syft.  Where torch
+asks nobody, a function is surrounded: six methods that go through all parameters of a module, when
+the first one is sent (:mod:`syft.hooks.whole_modules`), ``step`` of each scheduler, since only a
+call shows that one steps while a plan is recorded, the transforms of ``torch.func``
+(:mod:`syft.hooks.function_transforms`), ``torch.as_tensor``, and one way of checkpoints.
+``close()`` removes all of it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ from syft.hooks import (
     sharing_methods,
     tensor_methods,
 )
+from syft.hooks.checkpoints import surround_checkpoints
+from syft.hooks.copied_tensors import surround_copies
+from syft.hooks.function_transforms import surround_transforms
 from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower, encode_optimizer
@@ -164,6 +169,9 @@ class TorchHook:
             for scheduler in _SCHEDULERS:
                 self._ledger.surround(scheduler, "step", refuse_in_a_plan)
             self._ledger.register(register_optimizer_step_post_hook, follower.after_step)
+            surround_transforms(self._ledger)
+            surround_copies(self._ledger)
+            surround_checkpoints(self._ledger)
         except BaseException:
             self._ledger.undo()
             if local_worker is None:

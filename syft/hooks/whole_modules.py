@@ -112,7 +112,7 @@ def _without_promises(tensors: Iterable[Wrapper]) -> list[Connection]:
     for tensor in tensors:
         for link in tensor.child.remote_links():
             parked = link.pending is not None and link.pending.parked
-            promised = parked or link.connection.owns(link.id_at_location)
+            promised = parked or link.connection.garbage.owns(link.id_at_location)
             waits[link.connection] = waits.get(link.connection, False) or promised
     return [connection for connection, promised in waits.items() if not promised]
 
@@ -231,8 +231,8 @@ def clear_gradients(parameters: Iterable[torch.Tensor | None]) -> None:
         if link is not None:
             found.setdefault(link.connection, []).append(link)
     for connection, links in found.items():
-        if connection.group is None:
-            connection.clear_gradients(links)
+        if connection.groups.current is None:
+            connection.operations.clear_gradients(links)
 
 
 _METHODS: Final = ("state_dict", "requires_grad_", "_apply")

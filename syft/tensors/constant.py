@@ -135,7 +135,7 @@ class ConstantTensor(LocalLink):
         whole = _whole_memory_of(tensor)
         with connection.lock:  # what is noted of the last request is noted of this one
             sent: Any = make_pointer(connection, connection.put(whole, None))
-            if connection.pending or connection.groups:
+            if connection.replies.pending or connection.groups.open:
                 connection.follow_last(sent.child)
         for wrapper in constants:
             link: Any = wrapper.child

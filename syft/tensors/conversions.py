@@ -96,12 +96,12 @@ def _conversion(call: Call) -> Conversion:
         action=lambda call: cast(Conversion, call.read).name,
         reading=_conversion,
         access=Access(reads_attributes=True, recorded=True),
+        walks=True,
     ),
 )
 def convert_object(call: Call, message: Convert) -> Reply:
     """Convert an object of this worker and store the result under the id the caller chose."""
     args = unpack_at(message.args, call.unpacker(objects=False), ".args")
-    call.check_repeated((message.id,))
     return call.store(message.out, call.tried(call.read, message.id, args))
 
 

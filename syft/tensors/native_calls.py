@@ -32,6 +32,9 @@ from syft.torch_private import (
 from syft.workers.client.caller_modes import mode_without_grad
 from syft.workers.client.connection import STORED, Connection
 from syft.workers.client.facts import GONE, Facts
+from syft.workers.client.garbage import Garbage
+from syft.workers.client.open_groups import OpenGroups
+from syft.workers.client.requests import Requests
 from syft.workers.core.charges import LOOK, SMALL, Charges
 from syft.workers.core.graphs import Graphs
 from syft.workers.core.peer import Peer
@@ -51,6 +54,9 @@ if EXTENSION is not None:
         Wrapper=Wrapper,
         PointerTensor=PointerTensor,
         Connection=Connection,
+        Requests=Requests,
+        Garbage=Garbage,
+        OpenGroups=OpenGroups,
         Facts=Facts,
         VirtualTransport=VirtualTransport,
         ObjectStore=ObjectStore,

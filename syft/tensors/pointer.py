@@ -204,7 +204,7 @@ class PointerTensor(RemoteReference, BarePointer):
         if connection is None:
             return cls.forward(number, args, kwargs)
         out = new_id()
-        value = connection.command(number, operands, None, out)
+        value = connection.operations.make(number, operands, out)
         if value is not STORED:
             return _not_yet_stored(connection, out, value)
         link = _unset(PointerTensor)  # its ``__init__`` takes three times as long
@@ -234,11 +234,11 @@ class PointerTensor(RemoteReference, BarePointer):
         if making:
             several = expected is not None and expected is not ONE_TENSOR
             out = first_id(expected.count) if several else new_id()  # type: ignore[union-attr]
-        value = connection.command(number, operands, keywords, out, buffers, expected)
+        value = connection.operations.command(number, operands, keywords, out, buffers, expected)
         if crosses:
-            connection.gradients_crossed()
+            connection.operations.gradients_crossed()
         if making:
-            return connection.results(value, out, expected, fresh=bool(flags & _NEW))
+            return connection.operations.results(value, out, expected, fresh=bool(flags & _NEW))
         if type(value) is Pending:
             _make_wait(value, args[:1] if target is None else target)
         return None if flags & NOTHING else target
@@ -250,7 +250,7 @@ register_foreign(PointerTensor, lambda link: f"a pointer to worker {link.locatio
 def _not_yet_stored(connection: Connection, out: int, value: Any) -> Any:
     """The result of a call that makes one new tensor, if that is not there yet."""
     if type(value) is not Pending:
-        return connection.results(value, out, ONE_TENSOR, fresh=True)
+        return connection.operations.results(value, out, ONE_TENSOR, fresh=True)
     link = PointerTensor(connection, out)
     link.pending = value
     return wrap(link)
@@ -267,7 +267,7 @@ def taken_up(
 ) -> Any:
     """What a call returns whose command the extension in C has written; ``STORED`` if its result is
     there, and needs a pointer."""
-    value = connection.exchanged(seq, header, drop, out)
+    value = connection.operations.exchanged(seq, header, drop, out)
     return value if value is STORED else _not_yet_stored(connection, out, value)
 
 
@@ -280,14 +280,16 @@ def _make_wait(pending: Pending, target: Any) -> None:
 
 def _packed(
     connection: Connection, number: int, args: Arguments, kwargs: Keywords
-) -> tuple[Any, Keywords | None, list[torch.Tensor] | None]:
+) -> tuple[Any, Keywords | None, list[torch.Tensor]]:
     """The arguments and the keywords as operands, and the data that travels along."""
     if number in _ON_LISTS:  # which takes fewer bytes
         args = tuple([list(value) if type(value) is tuple else value for value in args])
     operands = _flat(args, connection)
-    values = _flat(kwargs.values(), connection) if kwargs else []
-    if operands is not None and values is not None:
-        return operands, dict(zip(kwargs, values, strict=True)) if values else None, None
+    if operands is not None and not kwargs:
+        return operands, None, []
+    values = None if operands is None else _flat(kwargs.values(), connection)
+    if values is not None:
+        return operands, dict(zip(kwargs, values, strict=True)), []
     packing = Operands(connection, number)
     return *packing.pack(args, kwargs), packing.packer.buffers
 
@@ -442,7 +444,7 @@ def own_leaf(tensor: Any) -> PointerTensor | None:
         return None
     if link.may_be_argument or not link.garbage_collect_data:
         return None
-    return None if link.connection.owns(link.id_at_location) else link
+    return None if link.connection.garbage.owns(link.id_at_location) else link
 
 
 def _asking(number: int) -> Rule:
@@ -452,7 +454,7 @@ def _asking(number: int) -> Rule:
         link = args[0].child if len(args) == 1 and type(args[0]) is Wrapper and not kwargs else None
         if type(link) is not PointerTensor or link.depth:
             return PointerTensor.forward(number, args, kwargs)
-        return link.connection.fact(number, link.id_at_location)
+        return link.connection.operations.fact(number, link.id_at_location)
 
     return ask
 
@@ -469,8 +471,10 @@ def _asking_now(number: int) -> Rule:
         if type(link) is not PointerTensor or link.depth:
             return PointerTensor.forward(number, args, kwargs)
         connection, out = link.connection, new_id()
-        answer = connection.command(number, ((REF, link.id_at_location),), None, out, None, None)
-        return answer if type(answer) is bool else connection.results(answer, out, None)
+        answer = connection.operations.command(
+            number, ((REF, link.id_at_location),), None, out, [], None
+        )
+        return answer if type(answer) is bool else connection.operations.results(answer, out, None)
 
     return ask
 
@@ -487,7 +491,7 @@ def _compatible(*args: Any, **kwargs: Any) -> Any:
     """Whether ``x.data = y`` is allowed, which ``module.to`` asks of every parameter."""
     mine, theirs = (_plain_link(args[place : place + 1], kwargs) for place in (0, 1))
     if mine is not None and theirs is not None and mine.connection is theirs.connection:
-        if mine.connection.are_strided((mine.id_at_location, theirs.id_at_location)):
+        if mine.connection.operations.are_strided((mine.id_at_location, theirs.id_at_location)):
             return True
     return PointerTensor.forward(_COMPATIBLE, args, kwargs)
 
@@ -506,7 +510,7 @@ def _gradient(*args: Any, **kwargs: Any) -> Any:
     link = own_leaf(args[0]) if len(args) == 1 and not kwargs else None
     if link is None:
         return PointerTensor.forward(_GET, args, kwargs)
-    return link.connection.gradient(link)
+    return link.connection.operations.gradient(link)
 
 
 def _setting(number: int) -> Rule:

@@ -111,7 +111,9 @@ class RemoteLink(Link):
         """Whether the object stays at its worker when it is fetched: it is a part of a chain there,
         or a constant for which other pointers of this program stand too."""
         connection, id = self.connection, self.id_at_location
-        return self.depth > 0 or (connection.has_owners(id) and id in connection.contents.values())
+        return self.depth > 0 or (
+            connection.garbage.has_owners(id) and id in connection.contents.values()
+        )
 
     # ------------------------------------------------------------------------------ in a notebook
 
@@ -172,10 +174,12 @@ class RemoteLink(Link):
         tensor([1., 1.])
         """
         keep = keep or self.stays
-        seq = self.connection.next_seq()
+        seq = self.connection.requests.next_seq()
         pending = self.connection.start(Fetch(seq, self.id_at_location, self.depth, keep, user))
         if not keep:
-            self.connection.when_settled(pending, partial(_fetched, weakref.ref(self), pending))
+            self.connection.replies.when_settled(
+                pending, partial(_fetched, weakref.ref(self), pending)
+            )
         return FetchHandle(self.connection, pending, self)
 
     def gather(self, fetched: Iterator[Any]) -> Any:
@@ -195,7 +199,9 @@ class RemoteLink(Link):
             return here.requires_grad_() if requires_grad else here
         arrives = requires_grad or (None if torch.is_grad_enabled() else False)
         if destination is self.owner:
-            self.connection.check_not_recording("get() from")  # before it is asked for its graph
+            self.connection.requests.check_not_recording(
+                "get() from"
+            )  # before it is asked for its graph
             if not (requires_grad or self._has_graph()):
                 return self.get(user)
         self._check_whole("move", "copy the part and move that")
@@ -317,7 +323,7 @@ class RemoteLink(Link):
     def _object_left(self) -> None:
         """Note that the object is not at the other worker any more."""
         self.garbage_collect_data = False
-        self.connection.stop_owning(self.id_at_location)
+        self.connection.garbage.stop_owning(self.id_at_location)
 
     def _object_leaves(self, pending: Pending | None) -> None:
         """Note that the object has left the other worker, or does when the request is done."""
@@ -326,7 +332,7 @@ class RemoteLink(Link):
             return
         collects, self.garbage_collect_data = self.garbage_collect_data, False
         about = self.connection, self.id_at_location, collects, pending
-        self.connection.when_settled(pending, partial(_moved, weakref.ref(self), *about))
+        self.connection.replies.when_settled(pending, partial(_moved, weakref.ref(self), *about))
 
     def share_with(self, to: str) -> None:
         """Let worker ``to`` change the object, before a copy of this link goes there.
@@ -334,7 +340,7 @@ class RemoteLink(Link):
         Where its requests may overtake this one, it waits until that is done.
         """
         if to != self.location.id:
-            self.connection.tell(Share(self.id_at_location, (to,)))
+            self.connection.requests.tell(Share(self.id_at_location, (to,)))
             if self.connection.transport.overtakes:
                 self.connection.ask(Search, (str(self.id_at_location),))
 
@@ -396,7 +402,7 @@ def _moved(
     once."""
     pointer = link()
     if not pending.failed:
-        connection.stop_owning(id)
+        connection.garbage.stop_owning(id)
     elif pointer is not None:
         pointer.garbage_collect_data = collects
     elif collects:

@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations, rnn
 from torch.nn.utils.rnn import PackedSequence
 
 import syft as sy
-from syft.exceptions import LocationMismatch
+from syft.exceptions import LocationMismatch, NoSuchDevice, NotSendable
 from tests.chain.refusal import here, notes_of, refusal, shown
 from tests.shells.owner import inspect, seed
 
@@ -290,15 +290,42 @@ def three() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
 
 
+class Mine(torch.Tensor):
+    """A subclass of a user."""
+
+
 def test_a_send_that_fails_half_way(bob: sy.VirtualWorker) -> None:
-    module = nn.Sequential(nn.Linear(3, 3), nn.LazyLinear(3))
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    module[1].register_buffer("mine", torch.ones(3).as_subclass(Mine))
     assert refusal(lambda: module.send(bob)) == (
-        "NotSendable: Cannot send a value of type torch.nn.parameter.UninitializedParameter: run "
-        "the lazy module once, so that it has a shape."
+        "NotSendable: Cannot send a value of type tests.hooks.test_module_methods.Mine: this "
+        "subclass of torch.Tensor has no codec; send x.as_subclass(torch.Tensor)."
     )
     assert module.location is None
     assert inspect(bob).objects == {}
     module(torch.ones(1, 3))
+
+
+def test_a_lazy_module_goes_when_it_has_a_shape(
+    bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    model = nn.Sequential(nn.LazyLinear(2), nn.ReLU(), nn.LazyLinear(1)).send(bob)
+    twin = copy.deepcopy(model)
+    model.move(alice)
+    x = torch.ones(4, 3)
+    assert model(x.send(alice)).get().shape == (4, 1)
+    assert twin(x.send(bob)).get().shape == (4, 1)
+    assert (model.location, twin.location) == (alice, bob)
+    assert model[0].weight.shape == (2, 3)
+    for one in (model, twin):
+        one.get()
+    assert torch.equal(model(x), model.copy()(x))
+
+
+def test_a_lazy_module_that_came_back_stays(bob: sy.VirtualWorker) -> None:
+    model = nn.LazyLinear(2).send(bob).get()
+    assert model(torch.ones(4, 3)).shape == (4, 2)
+    assert model.location is None and inspect(bob).objects == {}
 
 
 def broken(worker: sy.VirtualWorker, module: nn.Module) -> torch.Tensor:
@@ -540,3 +567,33 @@ def test_fixed_precision_of_a_module(hook: sy.TorchHook) -> None:
     assert (module.weight.is_leaf, module.weight.requires_grad) == (True, True)
     assert module.weight.tolist() == [1.0, 1.0]
     assert module.bias.grad.tolist() == [1.0, 2.0]
+
+
+def test_a_module_of_torchscript_is_not_sent(bob: sy.VirtualWorker) -> None:
+    with pytest.warns(DeprecationWarning):
+        script = torch.jit.script(nn.Linear(2, 1))
+    for module in (script, nn.Sequential(script)):
+        with pytest.raises(NotSendable, match="TorchScript: send the module that it was compiled"):
+            module.send(bob)
+        assert type(script.weight) is nn.Parameter
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, module: x.cuda(),
+        lambda x, module: x.to("cuda"),
+        lambda x, module: x.to(torch.device("cuda:0")),
+        lambda x, module: torch.zeros_like(x, device="cuda"),
+        lambda x, module: module.cuda(),
+        lambda x, module: module.to("cuda"),
+    ],
+)
+def test_a_device_that_a_worker_has_not_is_told_in_one_sentence(
+    call: Any, bob: sy.VirtualWorker
+) -> None:
+    module = nn.Linear(2, 1).send(bob)
+    with pytest.raises(NoSuchDevice, match="Worker 'bob' has no such device .*leave out"):
+        call(torch.ones(2).send(bob), module)
+    assert module(torch.ones(2).send(bob)).get().shape == (1,)

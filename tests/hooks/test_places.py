@@ -17,7 +17,7 @@ from torch.distributions import Categorical, Normal
 import syft as sy
 from syft.exceptions import DataStaysPut, LocationMismatch
 from syft.hooks.places import SentForward, makes_tensors
-from syft.tensors.constant import ConstantTensor, MakingConstants
+from syft.tensors.constant import ConstantTensor, MakingConstants, _whole_memory_of
 from syft.torch_private import function_modes
 from tests.shells.owner import inspect
 
@@ -435,3 +435,38 @@ def test_nothing_is_left_at_the_worker(bob: Any) -> None:
     for _ in range(3):
         model(x)
     assert inspect(bob).objects.keys() == before
+
+
+class Containers(Layer):
+    """Tensors in a list, a tuple and a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = [torch.tensor([1.0, 2.0, 3.0]), None]
+        self.pair = (torch.ones(3), 2)
+        self.tables = {"low": {"deep": torch.full((3,), -0.5)}, "written": torch.zeros(3)}
+
+    def forward(self, x: Any) -> Any:
+        x = self.layer(x) * self.scales[0] + self.pair[0]
+        self.tables["written"] += x.detach().sum(0)
+        return torch.maximum(x, self.tables["low"]["deep"])
+
+
+def test_tensors_in_containers_go_along_and_come_back(bob: sy.VirtualWorker) -> None:
+    model, x = Containers(), torch.randn(2, 3)
+    plain = copy.deepcopy(model)
+    expected = plain(x)
+    scales, low = model.scales, model.tables["low"]["deep"]
+    assert torch.equal(model.send(bob)(x.send(bob)).get(), expected)
+    model.get()
+    assert model.scales is scales and model.tables["low"]["deep"] is low
+    assert torch.equal(model.tables["written"], plain.tables["written"])
+    assert type(model.pair[0]) is torch.Tensor and inspect(bob).objects == {}
+
+
+def test_the_whole_memory_of_a_constant_is_found_for_every_layout() -> None:
+    sparse, whole = torch.eye(2).to_sparse(), torch.arange(6.0)
+    assert _whole_memory_of(sparse) is sparse
+    assert _whole_memory_of(whole[2:]).tolist() == whole.tolist()
+    part = torch.empty(0).set_(whole.untyped_storage(), 2, (2,), (2,))  # a view of no tensor
+    assert _whole_memory_of(part).tolist() == whole.tolist()

@@ -67,11 +67,11 @@ def test_close_restores_every_attribute() -> None:
     hook.close()  # a second time does nothing
 
 
-def test_hooking_replaces_nothing() -> None:
+def test_hooking_replaces_nothing_but_two_conversions_that_it_surrounds() -> None:
     before = namespaces()
     sy.TorchHook(torch)
     for old, new in zip(before, namespaces(), strict=True):
-        assert {name: new[name] for name in old} == old
+        assert {name for name in old if new[name] != old[name]} <= {"as_tensor", "asarray"}
 
 
 def test_the_hook_is_idempotent(hook: sy.TorchHook) -> None:

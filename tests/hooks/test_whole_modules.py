@@ -313,7 +313,7 @@ def test_a_parameter_that_is_gone(worker: sy.VirtualWorker) -> None:
     model = make().send(worker)
     sy.synchronize()
     last = model[2].bias.child
-    last.connection.tell(Drop(0, (last.id_at_location,)))  # somebody else took it away
+    last.connection.requests.tell(Drop(0, (last.id_at_location,)))  # somebody else took it away
     with pytest.raises(ObjectNotFound):
         model.state_dict()
         sy.synchronize()
@@ -353,7 +353,7 @@ def test_a_plan_that_is_built_does_not_open_a_group(worker: sy.VirtualWorker) ->
     model = nn.Linear(2, 2).send(worker)
     with pytest.raises(CannotRecord):
         sy.func2plan([(1,)])(lambda x: [model.state_dict(), x][1])
-    assert model.weight.child.connection.group is None
+    assert model.weight.child.connection.groups.current is None
 
 
 def test_private_parameters_stay_private(worker: sy.VirtualWorker) -> None:

@@ -109,7 +109,7 @@ def comes_true(condition: Callable[[], bool]) -> bool:
 def test_an_idle_client_tells_an_idle_worker(hub: Any, worker: ChildWorker) -> None:
     x, kept = torch.ones(2).send(worker), torch.ones(2).send(worker)
     sy.synchronize()
-    garbage = worker.connection().garbage
+    garbage = worker.connection().garbage.ids
     del x
     assert comes_true(lambda: not garbage), "nothing else makes a request"
     assert list(worker.act("inspect")["objects"]) == [kept.id_at_location]
@@ -139,7 +139,7 @@ def test_a_program_that_works_is_not_disturbed(hub: Any, worker: ChildWorker) ->
         del held
     other.join()
     del total
-    garbage = worker.connection().garbage
+    garbage = worker.connection().garbage.ids
     assert comes_true(lambda: not garbage)
     assert list(worker.act("inspect")["objects"]) == [x.id_at_location]
 
@@ -155,7 +155,7 @@ def test_a_link_that_is_cut_does_not_end_the_timer(
     alice = ChildWorker(hook, id="alice", pipelined=True)
     y = torch.ones(2).send(alice)
     sy.synchronize()
-    garbage = alice.connection().garbage
+    garbage = alice.connection().garbage.ids
     del y
     assert comes_true(lambda: not garbage)
     bob.close()

@@ -233,8 +233,10 @@ def test_the_caller_has_the_error_and_no_objects(worker: Any) -> None:
     out = first_id(3)
 
     def call() -> None:
-        value = connection.command(SORT, ((REF, x.id_at_location),), None, out, [], three)
-        pointers = connection.results(value, out, three)
+        value = connection.operations.command(
+            SORT, ((REF, x.id_at_location),), None, out, [], three
+        )
+        pointers = connection.operations.results(value, out, three)
         sy.synchronize()
         del pointers
 

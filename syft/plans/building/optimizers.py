@@ -28,12 +28,17 @@ from syft.ops.control import RECORDING
 from syft.ops.nested import replace
 from syft.plans.building.options import Option, options_of, parts_of, put
 from syft.program.recording.environment.source_line import user_line
+from syft.program.recording.trace import UNSEEN
 from syft.torch_private import DisableTorchFunction, make_optimizer_state
 from syft.program.recording.symbolic import concrete, is_symbolic
 
 _FORMULA = "it decides by the number of its steps which formula to use"
 _STEP_BETWEEN_CALLS = (
     "let a scheduler step between the calls of the plan, or hand the number over as an argument"
+)
+_MADE_INSIDE = (
+    "the function makes it, and its state would begin anew with each call; make it before, outside "
+    "of the function"
 )
 _TAKE_ANOTHER = "step outside of the plan, or take Adam, AdamW or NAdam"
 
@@ -172,6 +177,9 @@ class PreparedOptimizers:
         if error is None and counts:
             raise _counting(*counts[0], "state of the plan")
         if isinstance(error, CannotRecord):
+            made = [one for one in self.stepped if one not in self.known]
+            if made and error.what.endswith(UNSEEN):
+                raise CannotRecord(_name(made[0]), error.line, _MADE_INSIDE) from None
             _raise_reason(error, options, counts)
 
     def put(self, numbers: Sequence[Any]) -> None:

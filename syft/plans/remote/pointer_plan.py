@@ -126,7 +126,7 @@ class PointerPlan(RemoteReference):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         interface, connection = self.interface, self.connection
         if RECORDING.get() is not None:
-            connection.check_not_recording(f"a call of plan {self.name!r} at")
+            connection.requests.check_not_recording(f"a call of plan {self.name!r} at")
         if self._may_change and not self.options.holds():
             raise self._outdated()
         if "out" in kwargs and not interface.takes("out"):
@@ -138,7 +138,9 @@ class PointerPlan(RemoteReference):
         inputs = self._operands(args)
         results = len(interface.results)
         try:
-            first, value = connection.run(self._key, self._definition, inputs, results, self._waits)
+            first, value = connection.operations.run(
+                self._key, self._definition, inputs, results, self._waits
+            )
         except Exception as error:
             add_recorded_line(error, self.lines)
             raise
@@ -187,7 +189,7 @@ class PointerPlan(RemoteReference):
         inputs += [_reference(connection, interface.name, target) for target in targets]
         key = (*self._key, "out")
         try:
-            _, value = connection.run(key, self._definition_with_out, inputs, 0)
+            _, value = connection.operations.run(key, self._definition_with_out, inputs, 0)
         except Exception as error:
             add_recorded_line(error, self.lines)
             raise
@@ -359,7 +361,9 @@ class PointerPlan(RemoteReference):
         if not names:
             return {}
         key = (*self._key, "state")
-        first, value = self.connection.run(key, self._definition_of_state, [], len(names))
+        first, value = self.connection.operations.run(
+            key, self._definition_of_state, [], len(names)
+        )
         pointers = results_of(self.connection, first, value, len(names))
         return dict(zip(names, pointers, strict=True))
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import nn
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import CONSTANT_TYPES, EXACT_TENSOR_TYPES, rebuild_tuple
@@ -324,6 +325,8 @@ def _refuse_unrecordable(tensor: torch.Tensor, line: SourceLine) -> None:
     """Refuse a tensor that a program cannot hold."""
     kind = type(tensor)
     refuse_foreign(tensor)
+    if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
+        raise CannotRecord("a lazy module", str(line), "run it once before, so that it has a shape")
     if tensor.is_nested:
         instead = "pad it, or call the plan once for each part"
         raise CannotRecord("a nested tensor", str(line), instead)

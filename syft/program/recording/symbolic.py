@@ -82,8 +82,10 @@ class _Node:
         self.is_int = lambda: type(value) is int
         self.is_float = lambda: type(value) is float
         self.is_bool = lambda: type(value) is bool
+        self.is_nested_int = lambda: False
         self.maybe_as_int = lambda: value
         self.guard_int = self.guard_float = self.guard_bool = lambda file, line: value
+        self.expect_true = self.guard_or_true = self.guard_or_false = self.guard_bool
 
 
 def _call_with_plain(function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import torch
 from torch import nn
@@ -40,6 +40,9 @@ from syft.program.recording.gradients import GradientTracker, UnusedInBackward
 from syft.program.recording.symbolic import Origin, concrete, symbolic
 from syft.program.recording.tracer import Tracer
 from syft.torch_private import TorchDispatchMode
+
+UNSEEN: Final = ", which ran where torch shows nothing of it"
+"""How the error about an operation that no recording sees goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +270,7 @@ torch shows nothing of it ...
             "use ordinary functions of torch, not torch.Tensor([...]), numpy, torch.jit, compiled "
             "extensions or a custom autograd.Function"
         )
-        what = f"{operation}, which ran where torch shows nothing of it"
+        what = f"{operation}{UNSEEN}"
         refusal = (what, str(user_line()), instead)
         self._refusals.append(refusal)
         raise CannotRecord(*refusal)

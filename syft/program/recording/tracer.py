@@ -14,13 +14,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NoReturn
 
+import torch
 from torch.overrides import TorchFunctionMode
 
 from syft.exceptions import CannotRecord
 from syft.ops.calls import DECOMPOSITIONS
 from syft.ops.control import RECORDING
 from syft.ops.nested import Arguments, Keywords, leaves
-from syft.ops.table import FLAGS, METADATA, NUMBERS, RANDOM, REVEALS, Function, name_of
+from syft.ops.table import BY_NAME, FLAGS, METADATA, NUMBERS, RANDOM, REVEALS, Function, name_of
 from syft.program.recording.builder import FOREIGN, ProgramBuilder, refuse_foreign
 from syft.program.recording.decisions import DecisionLog
 from syft.program.recording.environment.random_state import PreservedRandomState
@@ -31,6 +32,7 @@ from syft.program.recording.op_facts import PARTS, run_unlisted
 from syft.program.torch_modes import ModeChanges
 from syft.torch_private import DisableTorchDispatch
 
+_NEW, _NEW_EMPTY = BY_NAME["torch.Tensor.new"], BY_NAME["torch.Tensor.new_empty"]
 _RETURNS_PYTHON_VALUES: Final = METADATA | REVEALS
 
 
@@ -119,6 +121,8 @@ class Tracer(TorchFunctionMode, NumberTracer):
             number = None
         if number is None:
             return run_unlisted(function, args, kwargs)
+        if number == _NEW and isinstance(args[-1], torch.Size):
+            number, function = _NEW_EMPTY, torch.Tensor.new_empty  # a tuple would be the values
         if number in DECOMPOSITIONS:
             with self:
                 return DECOMPOSITIONS[number](*args, **kwargs)

@@ -75,7 +75,7 @@ class SentPrograms:
         def settled() -> None:
             sent.left -= 1
             try:
-                line.take(pending)
+                line.replies.take(pending)
             except Exception as error:  # whatever the worker's torch raised
                 sent.failed = True
                 self.errors.append(error.with_traceback(None))
@@ -84,7 +84,7 @@ class SentPrograms:
                     sent.done.append(line)
                 self._forget_done()
 
-        line.when_settled(pending, settled)
+        line.replies.when_settled(pending, settled)
 
     def _forget_done(self) -> None:
         """Forget the oldest programs, as far as they have ended well; the parties do too."""
@@ -120,11 +120,11 @@ def collect(line: Connection, pending: Pending, errors: list[Exception]) -> None
 
     def settled() -> None:
         try:
-            line.take(pending)
+            line.replies.take(pending)
         except Exception as error:  # whatever the worker's torch raised
             errors.append(error.with_traceback(None))
 
-    line.when_settled(pending, settled)
+    line.replies.when_settled(pending, settled)
 
 
 def first_cause(errors: list[Exception]) -> Exception:

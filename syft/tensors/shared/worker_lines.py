@@ -83,7 +83,7 @@ class WorkerLines(PartyLines):
 
     def _check_open(self) -> None:
         for line in self._all_lines:
-            line.check_open()
+            line.requests.check_open()
 
     def run(
         self,
@@ -98,7 +98,7 @@ class WorkerLines(PartyLines):
         The provider is not asked for what was dealt before.
         """
         for line in self._lines:
-            line.check_open()
+            line.requests.check_open()
         kept = (new_id(),) if overwrites(program, inputs) else ()
         sent = SentProgram(program, inputs, ids, len(self._lines), kept)
         execution, session = new_execution(), Reference(self._session)
@@ -181,11 +181,11 @@ class WorkerLines(PartyLines):
     def _settle(self, line: Connection, pending: Pending) -> None:
         for _ in range(_MOST_TRIES):
             try:
-                return line.wait_settled(pending)
+                return line.replies.wait_settled(pending)
             except ObjectNotReady:
-                line.check_open()  # or nothing will ever come
+                line.requests.check_open()  # or nothing will ever come
                 self._ask_all()
-        line.wait_settled(pending)
+        line.replies.wait_settled(pending)
 
     def _ask_all(self) -> None:
         """Ask everybody whether they are there; the provider need not be."""
@@ -251,7 +251,7 @@ class WorkerLines(PartyLines):
             if rank == owner:
                 holding = line, pending
         line, pending = holding
-        line.wait_settled(pending)
+        line.replies.wait_settled(pending)
         if errors:
             raise first_cause(errors)
 
@@ -280,7 +280,7 @@ class WorkerLines(PartyLines):
         def wait() -> None:
             with self._needing_provider():
                 for line, pending in under_way:
-                    line.wait_settled(pending)
+                    line.replies.wait_settled(pending)
                 if errors:
                     raise first_cause(errors)
 
@@ -340,7 +340,7 @@ class WorkerLines(PartyLines):
     def failure(self) -> Exception | None:
         """Why something that was sent has failed, as far as that is known here."""
         for line in self._all_lines:
-            line.read_replies()
+            line.replies.read()
         return first_cause(self._sent.errors) if self._sent.errors else None
 
 

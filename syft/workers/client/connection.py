@@ -5,15 +5,16 @@ Over a connection to an *immediate* worker every request is answered before the 
 error rises where it was made.  A *queued* worker only takes requests in; a value, a shape or
 ``sy.synchronize()`` waits, and an error says which line issued the command.
 
-Each layer has a file of its own: replies, requests and ownership of objects, operations, and here
-whole objects and promises.
+A connection has its parts, each in a file of its own: the replies that came, the requests and how
+they are carried, the garbage, known facts, open groups of messages, and the operations.  Here are
+questions, whole objects and promises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 
@@ -27,11 +28,17 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.serde.tensors.strided import pack_usual
 from syft.workers.client.caller_modes import modes
+from syft.workers.client.facts import Facts
+from syft.workers.client.garbage import Garbage
+from syft.workers.client.group import MessageGroup
 from syft.workers.client.monitor import exclusive
-from syft.workers.client.operation_sender import OperationSender
+from syft.workers.client.open_groups import OpenGroups
+from syft.workers.client.operations import Operations
 from syft.workers.client.pending import STORED as STORED
 from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
+from syft.workers.client.replies import Replies
+from syft.workers.client.requests import Requests
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.labels.guards import Guard
@@ -43,17 +50,49 @@ from syft.workers.wire.terms import Terms
 
 _TAKING = frozenset((messages.Fetch, messages.FetchAll))
 """The requests whose answer is the only copy of something."""
-_MOST_FAILED = 64
-"""Moves that failed and are remembered, to say why there is nothing."""
 
 
-class Connection(OperationSender):
+PointerMaker = Callable[..., Any]
+Made = TypeVar("Made", bound=PointerMaker)
+
+
+class Connection:
     """The line from worker ``owner`` to the worker ``location``, over ``transport``.
 
-    ``connect`` gives the owner's connection to another worker, by name.
+    ``connect`` gives the owner's connection to another worker, by name.  ``makers`` turn a
+    reference in a reply into what the caller works with: a pointer to a tensor or to a plan.  Upper
+    rooms enter them with :meth:`maker`.
     """
 
-    __slots__ = ("connect", "crossed", "contents", "interrupted")
+    __slots__ = (
+        "connect",
+        "contents",
+        "core",
+        "crossed",
+        "facts",
+        "garbage",
+        "groups",
+        "interrupted",
+        "location",
+        "lock",
+        "operations",
+        "owner",
+        "replies",
+        "requests",
+        "transport",
+    )
+
+    makers: ClassVar[dict[str, PointerMaker]] = {}
+
+    @classmethod
+    def maker(cls, kind: Literal["tensor", "plan"]) -> Callable[[Made], Made]:
+        """Have the decorated function make pointers to what is of a kind."""
+
+        def enter(made: Made) -> Made:
+            cls.makers[kind] = made
+            return made
+
+        return enter
 
     def __init__(
         self,
@@ -62,42 +101,73 @@ class Connection(OperationSender):
         transport: Transport,
         connect: Callable[[str], Connection],
     ) -> None:
-        super().__init__(owner, location, transport)
+        self.owner, self.core = owner, owner.core
+        self.location = location
+        self.transport = transport
+        self.lock = transport.monitor.lock
+        """Held by the thread that uses the connection, unless it waits for another process."""
         self.connect = connect
+        self.facts = facts = Facts()
+        self.groups = groups = OpenGroups(self)
+        self.garbage = garbage = Garbage(transport, facts, groups)
+        self.replies = replies = Replies(self.core.limits, location, transport, facts, self)
+        self.requests = Requests(owner, facts, garbage, groups, replies)
+        self.operations = Operations(self.requests, replies, facts, garbage, groups, self)
         self.crossed = 0  # graphs that go on, or may, from there to another worker: backward waits
         self.interrupted: dict[Hashable, Pending] = {}
         """Requests that take something away, and whose answer was not waited for to the end."""
         self.contents: dict[int, int] = {}  # where constants are that were sent, by their content
 
+    def resolve(self, id: int, depth: int = 0) -> Any:
+        """A reference in a reply names a result stored at the other end: make a pointer to it."""
+        pointer = self.pointer(id)
+        pointer.child.may_be_argument = True
+        return pointer
+
+    def pointer(self, id: int, **details: Any) -> Any:
+        """A new pointer to object ``id`` at the other worker (details as PointerTensor takes
+        them)."""
+        return self.makers["tensor"](self, id, **details)
+
+    def found(self, id: int, summary: tuple[Any, ...]) -> Any:
+        """A pointer to what a search found, which does not own it; a plan's summary has a fourth
+        field."""
+        maker = self.makers["tensor" if len(summary) == 3 else "plan"]
+        return maker(self, id, garbage_collect_data=False, summary=summary)
+
+    def message_group(self) -> MessageGroup:
+        """The open group of messages, or a new one, which is not open yet."""
+        return self.groups.current or self.groups.new()
+
     @property
     def outstanding(self) -> bool:
         """Whether :meth:`synchronize` has anything to send, to wait for or to raise."""
-        waits = self.pending or self.unseen or self.transport.replies
-        return bool(waits) or self.group is not None
+        waits = self.replies.pending or self.replies.unseen or self.transport.replies
+        return bool(waits) or self.groups.current is not None
 
     @exclusive
     def synchronize(self) -> None:
         """Wait until everything asked for so far has been answered or is parked, and raise the
         first error that nobody has seen yet."""
-        self.send_held()
+        self.groups.send()
         self._wait_for_all()
-        self.raise_unseen()
+        self.replies.raise_unseen()
 
     @exclusive
     def let_others_refer(self) -> None:
         """Send what a group holds: another worker is about to be told of an object here.  If its
         requests could arrive before what was asked so far, wait until that is done or parked."""
-        self.send_held()
+        self.groups.send()
         if self.transport.overtakes:
             self._wait_for_all()
 
     def _wait_for_all(self) -> None:
         """Wait until everything asked for so far has been answered or is parked."""
-        self.read_replies()
-        while any(not pending.parked for pending in self.pending.values()):
+        self.replies.read()
+        while any(not pending.parked for pending in self.replies.pending.values()):
             if not self.transport.advance(parked=False):
                 break
-            self.read_replies()
+            self.replies.read()
 
     def ask(self, kind: type[Message], *fields: Any, **named: Any) -> Any:
         """Make a request of the given kind and return the value of its reply; it waits.
@@ -107,15 +177,15 @@ class Connection(OperationSender):
         with self.lock:  # as `exclusive`, which takes longer
             key = (kind, fields, *named.values()) if self.interrupted else None
             if key in self.interrupted:
-                self.check_not_recording(kind.verb)
+                self.requests.check_not_recording(kind.verb)
                 earlier = self._settled_earlier(key)
                 if type(earlier.reply) is not NotBegun:
-                    return self.take(earlier)
-            seq, frame, drop = self._question(kind, fields, named)
+                    return self.replies.take(earlier)
+            seq, frame, drop = self.requests.question(kind, fields, named)
             try:
-                value = self._request(seq, frame, True, drop)
+                value = self.requests.send(seq, frame, True, drop)
             except (KeyboardInterrupt, WorkerTimeout, WorkerLost):  # the reply may come yet
-                pending = self.pending.setdefault(seq, Pending(place_of_user()))
+                pending = self.replies.pending.setdefault(seq, Pending(place_of_user()))
                 if kind in _TAKING:
                     self.interrupted[kind, fields, *named.values()] = pending
                 raise
@@ -125,7 +195,7 @@ class Connection(OperationSender):
         """A request that was interrupted, which is made again: what it takes away may be on its way
         here."""
         pending = self.interrupted[key]
-        self._wait(pending)
+        self.replies.wait_for(pending)
         if not pending.settled:
             raise pending.not_ready(self.location.id)
         del self.interrupted[key]
@@ -141,7 +211,7 @@ class Connection(OperationSender):
         way then, and otherwise None.  Raises :class:`~syft.exceptions.MalformedMessage` for another
         answer, and drops what was ``made``.
         """
-        value = self._ordered(self._question(kind, fields, named), made)
+        value = self._ordered(self.requests.question(kind, fields, named), made)
         if value is None or isinstance(value, Pending):
             return value
         self.garbage.extend(made)
@@ -157,8 +227,8 @@ class Connection(OperationSender):
         those here, if graphs here go on to there.  A parked move promises the object there.
         """
         named = {"requires_grad": requires_grad, "user": user}
-        to.moves.pop(id, None)
-        value = self._ordered(self._question(Move, (id, to.location.id), named), ())
+        to.replies.moves.by_id.pop(id, None)
+        value = self._ordered(self.requests.question(Move, (id, to.location.id), named), ())
         if not isinstance(value, Pending):
             to.crossed += value is True
             self.crossed += value is False
@@ -184,15 +254,17 @@ class Connection(OperationSender):
 
         Raises :class:`~syft.exceptions.ObjectIdTaken` if another object has its id here.
         """
-        announced = self.start(messages.Promise(self.next_seq(), (id,), source.location.id))
+        announced = self.start(
+            messages.Promise(self.requests.next_seq(), (id,), source.location.id)
+        )
         try:
-            self.wait(announced)
+            self.replies.wait(announced)
         except ObjectIdTaken:
-            source._wait(move)
+            source.replies.wait_for(move)
             if not move.settled:
                 raise
-        self.moves[id] = source, move
-        source.when_settled(move, partial(self._moved, id, source, move, recorded))
+        self.replies.moves.by_id[id] = source.replies, move
+        source.replies.when_settled(move, partial(self._moved, id, source, move, recorded))
 
     def _moved(self, id: int, source: Connection, move: Pending, recorded: bool) -> None:
         """What a move has brought is an object as others; nothing need wait any more for one that
@@ -200,28 +272,23 @@ class Connection(OperationSender):
         follows = getattr(move.reply, "value", None)
         source.crossed -= follows is not False
         self.crossed -= recorded and follows is not True
-        if not move.failed:
-            self.moves.pop(id, None)
-            return
-        failed = [other for other, (_, known) in self.moves.items() if known.failed]
-        for other in failed[:-_MOST_FAILED]:
-            del self.moves[other]
-        if not self.transport.closed:
+        self.replies.moves.settled(id, move)
+        if move.failed and not self.transport.closed:
             reason = f"the move from {source.location.id} failed"
-            self.tell(messages.GiveUp(self.next_seq(), id, reason))
+            self.requests.tell(messages.GiveUp(self.requests.next_seq(), id, reason))
 
     def _take_back(self, parked: Pending) -> None:
         """Have the other end not do what it has parked."""
-        for seq in [seq for seq, pending in self.pending.items() if pending is parked]:
-            self.tell(messages.Cancel(self.next_seq(), seq))
+        for seq in [seq for seq, pending in self.replies.pending.items() if pending is parked]:
+            self.requests.tell(messages.Cancel(self.requests.next_seq(), seq))
 
     def _ordered(self, question: tuple[int, Frame, tuple[int, ...]], made: Collection[int]) -> Any:
         """The value that answers a request, or the request if it is parked."""
         seq, frame, drop = question
-        value = self._request(seq, frame, False, drop, None, made)
+        value = self.requests.send(seq, frame, False, drop, None, made)
         if type(value) is Pending:
-            self._wait(value, or_parked=True)
-            value = self._outcome(seq, frame, value, not value.parked, drop)
+            self.replies.wait_for(value, or_parked=True)
+            value = self.requests.outcome(seq, frame, value, not value.parked, drop)
         return None if value is STORED else value
 
     @exclusive
@@ -230,49 +297,23 @@ class Connection(OperationSender):
 
         So requests to several workers are on their way before the first one is waited for.
         """
-        seq, frame, drop = self._question(kind, fields, named)
-        pending = self.pending[seq] = Pending(place_of_user())
-        self.forward(frame)
+        seq, frame, drop = self.requests.question(kind, fields, named)
+        pending = self.replies.pending[seq] = Pending(place_of_user())
+        self.requests.forward(frame)
 
         def answer() -> Any:
             with self.lock:
-                self._wait(pending)
-                value = self._outcome(seq, frame, pending, True, drop)
+                self.replies.wait_for(pending)
+                value = self.requests.outcome(seq, frame, pending, True, drop)
             return None if value is STORED else value
 
         return answer
-
-    def _question(
-        self, kind: type[Message], fields: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[int, Frame, tuple[int, ...]]:
-        """A request that is not made if an earlier one failed: number, frame and dropped ids."""
-        if RECORDING.get() is not None:
-            self.check_not_recording(kind.verb)
-        if self.groups or self._exchange is None or self.transport.replies or self.unseen:
-            self._catch_up(fields)  # an exchange sees whether the other end is open
-        if named.get("user"):
-            self.transport.prove(named["user"])
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage() if self.garbage else ()
-        message = kind(seq, *fields, drop=drop, failures=self._failures, **named)
-        return seq, Frame(messages.encode(message), []), drop
-
-    def _catch_up(self, used: Any = ()) -> None:
-        """Send what is held, and raise what is known to have failed."""
-        if self.groups:
-            self.send_held()
-            self._send_held_elsewhere(used)
-        self.check_open()
-        if self.transport.replies:
-            self.read_replies()
-        if self.unseen:
-            self.raise_unseen()
 
     def put_usual(self, tensor: torch.Tensor) -> int | None:
         """Store a copy of a usual tensor with no label at a worker that answers within the call,
         and return its id; None if it is not that, or :meth:`put` has to see to anything else."""
         with self.lock:  # as `exclusive`, which takes longer
-            waits = self._exchange is None or self.groups or self.unseen
+            waits = self.requests.exchange is None or self.groups.open or self.replies.unseen
             if waits or self.transport.replies:
                 return None
             packed = pack_usual(tensor, 0) if RECORDING.get() is None else None
@@ -280,11 +321,11 @@ class Connection(OperationSender):
                 return None
             id = new_id()
             self.facts.sent(id, packed[0])
-            self._seq = seq = self._seq + 1
-            drop = self._take_garbage() if self.garbage else ()
-            message = Put(seq, id, packed[0], drop=drop, failures=self._failures)
+            self.requests.seq = seq = self.requests.seq + 1
+            drop = self.garbage.take() if self.garbage.ids else ()
+            message = Put(seq, id, packed[0], drop=drop, failures=self.replies.failures)
             frame = Frame(messages.encode(message), [packed[1]])
-            self._request(seq, frame, True, drop, None, (id,))
+            self.requests.send(seq, frame, True, drop, None, (id,))
             return id
 
     def put(
@@ -301,38 +342,37 @@ class Connection(OperationSender):
         To a queued worker this returns at once; the data is copied first.
         """
         with self.lock:  # as `exclusive`, which takes longer
-            self.check_not_recording(Put.verb)
+            self.requests.check_not_recording(Put.verb)
             drawn = id is None
-            if self.groups and (group := self.group) is not None:
+            if (group := self.groups.current) is not None:
                 plain = drawn and not guard and not writers
                 held = group.hold_value(value, modes()) if plain else None
                 if held is not None:
                     self.facts.sent_all((held,), (value,))
                     return held
-                self.send_held()
+                self.groups.send()
             waits = not self.transport.queued
             if waits:
-                self._catch_up()
+                self.requests.catch_up()
             if id is None:
                 id = new_id()
             else:
                 self.facts.drop((id,))
-            packer = Packer(worker=self._core, gradients=True)
+            packer = Packer(worker=self.core, gradients=True)
             operand = pack(value, packer)
             if packer.leaving:
                 packer.hand_over(self.location.id)
             if guard is None and (drawn or self.facts.active):
                 self.facts.sent(id, operand)
-            self._seq = seq = self._seq + 1
-            drop = self._take_garbage() if self.garbage else ()
+            seq, drop = self.requests.begin()
             about: Any = (None, False, tuple(sorted(writers)), None, source)
             if guard is not None:
                 terms = self._terms(guard, value)
                 about = users_of(guard), guard.shape_hidden, about[2], terms, source
-            failures = self._failures if waits else None
+            failures = self.replies.failures if waits else None
             message = Put(seq, id, operand, *about, drop, failures)  # type: ignore[call-arg]
             frame = Frame(messages.encode(message), packer.buffers, private=guard is not None)
-            self._request(seq, frame, waits, drop, None, (id,))
+            self.requests.send(seq, frame, waits, drop, None, (id,))
             if packer.leaving:
                 packer.sent()
             return id
@@ -342,10 +382,10 @@ class Connection(OperationSender):
 
         The caller has held the lock since then.
         """
-        group = self.group
+        group = self.groups.current
         if group is not None:
             group.follow(link)
-        link.pending = self.pending.get(self._seq)
+        link.pending = self.replies.pending.get(self.requests.seq)
 
     @exclusive
     def put_all(
@@ -358,9 +398,9 @@ class Connection(OperationSender):
         returns at once, and the data is copied first.  An open group holds each tensor back as
         :meth:`put` has it do.
         """
-        self.check_not_recording(PutAll.verb)
+        self.requests.check_not_recording(PutAll.verb)
         guards = guards or {}
-        if self.group is not None:
+        if self.groups.current is not None:
             put = self.put
             return [
                 put(value, None, guards.get(at), writers_of(value))
@@ -368,8 +408,8 @@ class Connection(OperationSender):
             ], None
         waits = not self.transport.queued
         if waits:
-            self._catch_up()
-        packer = Packer(worker=self._core, gradients=True)
+            self.requests.catch_up()
+        packer = Packer(worker=self.core, gradients=True)
         operand = pack(Bundle(values), packer)
         packer.hand_over(self.location.id)
         named = tuple(
@@ -379,31 +419,33 @@ class Connection(OperationSender):
         first = first_id(len(values))
         ids = range(first, first + len(values))
         self.facts.sent_all(ids, values, guards)
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage()
-        failures = self._failures if waits else None
+        seq, drop = self.requests.begin()
+        failures = self.replies.failures if waits else None
         writers = tuple(
             (at, tuple(sorted(names))) for at, names in enumerate(map(writers_of, values)) if names
         )
         message = PutAll(seq, first, operand, named, writers, drop, failures)
         frame = Frame(messages.encode(message), packer.buffers, private=bool(guards))
-        answer = self._request(seq, frame, waits, drop, None, ids)
+        answer = self.requests.send(seq, frame, waits, drop, None, ids)
         packer.sent()
         return ids, answer if type(answer) is Pending else None
 
     def _terms(self, guard: Guard | None, value: Any) -> Terms | None:
         """The fields of a message on the guard of a value, besides the users."""
-        return terms_of(guard, self.owner.id, self._core.serving is not None, value)
+        return terms_of(guard, self.owner.id, self.core.serving is not None, value)
 
     @exclusive
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:
         """Send a request whose reply nobody waits for at this line, and that is to make these
-        objects."""
-        self.check_not_recording(message.verb)
-        self.send_held()
+        objects; if it names a user, with what proves that it may be made for her."""
+        self.requests.check_not_recording(message.verb)
+        user: str | None = getattr(message, "user", None)
+        if user:
+            self.transport.prove(user)
+        self.groups.send()
         seq: int = message.seq  # type: ignore[attr-defined]
-        pending = self.pending[seq] = Pending(place_of_user(), made=made)
-        self.tell(message)
+        pending = self.replies.pending[seq] = Pending(place_of_user(), made=made)
+        self.requests.tell(message)
         return pending
 
     @exclusive
@@ -420,17 +462,16 @@ class Connection(OperationSender):
 
         ``args`` are values, or references to objects there.  The objects ``outs`` are promised.
         """
-        self.check_not_recording(messages.Start.verb)
-        self.send_held()
-        self.check_open()
-        packer = Packer(worker=self._core)
+        self.requests.check_not_recording(messages.Start.verb)
+        self.groups.send()
+        self.requests.check_open()
+        packer = Packer(worker=self.core)
         operands = tuple(pack(arg, packer) for arg in args)
         packer.hand_over(self.location.id)
-        seq = self.next_seq()
-        drop = self._take_garbage()
+        seq, drop = self.requests.begin()
         message = messages.Start(seq, program, execution, parties, rank, operands, outs, drop)
-        pending = self.pending[seq] = Pending(place_of_user(), made=outs)
-        self.forward(Frame(messages.encode(message), packer.buffers, private=True))
+        pending = self.replies.pending[seq] = Pending(place_of_user(), made=outs)
+        self.requests.forward(Frame(messages.encode(message), packer.buffers, private=True))
         packer.sent()
         return pending
 
@@ -440,7 +481,7 @@ class Connection(OperationSender):
         it, which may not be the only one."""
         self.ask(messages.Promise, (id,), sender)
         self.facts.drop((id,))
-        self.start_owning(id)
+        self.garbage.start_owning(id)
         pointer = self.pointer(id)
         pointer.child.pending = OpenPromise(id=id, where=place_of_user())
         return pointer
@@ -450,10 +491,10 @@ class Connection(OperationSender):
         """Have the other end say when a promise is kept or given up, unless it was asked before."""
         if promise.asked:
             return
-        self.check_not_recording(messages.Await.verb)
-        seq = self.next_seq()
-        self.tell(messages.Await(seq, promise.id))
-        self.pending[seq] = promise
+        self.requests.check_not_recording(messages.Await.verb)
+        seq = self.requests.next_seq()
+        self.requests.tell(messages.Await(seq, promise.id))
+        self.replies.pending[seq] = promise
         promise.asked = True
 
     @exclusive
@@ -462,16 +503,16 @@ class Connection(OperationSender):
 
         An open group takes them along when it is sent.
         """
-        group = self.group
+        group = self.groups.current
         if group is not None:
-            group.keep_garbage(self._take_garbage())
-        elif self.garbage:
-            self.tell(messages.Drop(0, self._take_garbage()))
+            group.keep_garbage(self.garbage.take())
+        elif self.garbage.ids:
+            self.requests.tell(messages.Drop(0, self.garbage.take()))
 
     @exclusive
     def flush_before_others(self) -> None:
         """Have the objects of dropped pointers gone before another worker is asked anything."""
-        self.send_held()
-        if self.garbage:
-            self.start(messages.Drop(self.next_seq(), self._take_garbage()))
+        self.groups.send()
+        if self.garbage.ids:
+            self.start(messages.Drop(self.requests.next_seq(), self.garbage.take()))
             self.let_others_refer()

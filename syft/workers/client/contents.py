@@ -32,14 +32,14 @@ def put_once(
         return None
     key = content(tensor)
     id = connection.contents.get(key)
-    if id is not None and connection.owns(id) and connection.ask(Holds, id, digest(tensor)):
-        connection.add_owner(id)
+    if id is not None and connection.garbage.owns(id) and connection.ask(Holds, id, digest(tensor)):
+        connection.garbage.add_owner(id)
         return id
     id = new_id()
     connection.put(tensor, id)
-    connection.start_owning(id)
+    connection.garbage.start_owning(id)
     connection.contents[key] = id
     if len(connection.contents) > _MOST:
         known = connection.contents.items()
-        connection.contents = {key: id for key, id in known if connection.owns(id)}
+        connection.contents = {key: id for key, id in known if connection.garbage.owns(id)}
     return id

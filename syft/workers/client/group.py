@@ -16,8 +16,7 @@ holds, what is held is sent first.
 from __future__ import annotations
 
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -37,6 +36,7 @@ from syft.serde.registry import unpack
 from syft.workers.client.facts import Facts
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import Pending
+from syft.workers.client.replies import Replies
 from syft.workers.client.transport import Location
 from syft.workers.labels.memory_labels import copy_of
 from syft.workers.wire.definitions import Group, InputKind
@@ -65,27 +65,18 @@ class Held(list[Any]):
 
 
 class GroupingConnection(Protocol):
-    """The connection of a group, as the group uses it."""
+    """The connection of a group, as the group uses it; parts of it know groups themselves."""
 
-    group: MessageGroup | None
-    holding: int
-    lock: Any
-    garbage: list[int]
-    dropped: deque[range]
     facts: Facts
-    lines: Sequence[Place]
+    garbage: Any
+    groups: Any
+    location: Location
+    lock: Any
+    operations: Any
+    replies: Replies
 
-    @property
-    def location(self) -> Location:
-        """The worker at the other end."""
-
-    @property
-    def pointer(self) -> Callable[[int], Any]:
-        """Makes a new pointer to an object there."""
-
-    @property
-    def run(self) -> Callable[..., tuple[int, Any]]:
-        """Runs what a key names there."""
+    def pointer(self, id: int) -> Any:
+        """A new pointer to an object at the other end."""
 
 
 class NotHoldable(Exception):
@@ -215,14 +206,14 @@ class MessageGroup:
         if not self._open:
             self._close()
             self._dropped(error)
-            self.connection.holding -= 1
+            self.connection.groups.holding -= 1
 
     @exclusive
     def begin(self) -> None:
         """Open the group, or go one level deeper."""
-        self.connection.holding += not self._open
+        self.connection.groups.holding += not self._open
         self._open += 1
-        self.connection.group = self
+        self.connection.groups.current = self
 
     @exclusive
     def release(self) -> None:
@@ -241,11 +232,11 @@ class MessageGroup:
             try:
                 self.flush()
             finally:
-                self.connection.holding -= 1
+                self.connection.groups.holding -= 1
 
     def _close(self) -> None:
-        self.connection.group = None
-        self.connection.garbage.extend(self._garbage)
+        self.connection.groups.current = None
+        self.connection.garbage.ids.extend(self._garbage)
         self._garbage.clear()
 
     def _dropped(self, error: BaseException) -> None:
@@ -259,7 +250,7 @@ class MessageGroup:
             f"{count} {what} held back in a group for worker {place!r} and dropped: nothing of the "
             "group was sent."
         )
-        self.connection.dropped.append(range(batch.base, batch.base + len(batch.results)))
+        self.connection.replies.dropped.append(range(batch.base, batch.base + len(batch.results)))
         self.connection.facts.forget()  # it holds as if they had been done
 
     # ---------------------------------------------------------------------------------- holding
@@ -396,20 +387,21 @@ class MessageGroup:
     def _alone(self, batch: Batch, answered: bool = False) -> Any:
         """Send a batch, which is not held back by the group itself."""
         connection = self.connection
-        group, connection.group = connection.group, None
+        groups = connection.groups
+        group, groups.current = groups.current, None
         try:
             return self._send(connection, batch, answered)
         finally:
-            connection.group = group
+            groups.current = group
 
     def _send(self, connection: GroupingConnection, batch: Batch, answered: bool) -> Any:
         dead, later = self._sorted_garbage(batch)
         wanted = [batch.base + index not in dead for index in range(len(batch.results))]
         results = tuple([slot.index for slot in batch.results])
         key = (bytes(batch.kinds), bytes(wanted), batch.flags, results, batch.key())
-        connection.lines = [one.line for one in batch.actions]
+        connection.replies.lines = [one.line for one in batch.actions]
         try:
-            _, value = connection.run(
+            _, value = connection.operations.run(
                 key,
                 lambda: batch.program(wanted),
                 batch.inputs,
@@ -419,8 +411,8 @@ class MessageGroup:
                 mode=(batch.flags, batch.autocast),
             )
         finally:
-            connection.lines = ()
-            connection.garbage.extend(later)
+            connection.replies.lines = ()
+            connection.garbage.ids.extend(later)
         self.pending = value if type(value) is Pending else None
         for link in (reference() for reference in batch.links):
             if link is not None and self.pending is not None:
@@ -429,7 +421,7 @@ class MessageGroup:
 
     def _sorted_garbage(self, batch: Batch) -> tuple[set[int], list[int]]:
         """The results nobody wants, and the inputs that nobody will want after this."""
-        garbage = self.connection.garbage
+        garbage = self.connection.garbage.ids
         ids = [garbage.pop() for _ in range(len(garbage))] + self._garbage
         self._garbage = []
         dead = {id for id in ids if batch.holds(id)}

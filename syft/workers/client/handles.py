@@ -50,9 +50,9 @@ class Handle:
         >>> (x + 1).child.handle.done()  # bob is immediate
         True
         """
-        if self._connection.holding_group(self._link.id_at_location) is not None:
+        if self._connection.groups.that_holds(self._link.id_at_location) is not None:
             return False
-        return self._pending is None or self._connection.catch_up(self._pending)
+        return self._pending is None or self._connection.replies.catch_up(self._pending)
 
     def wait(self) -> None:
         """Let queued workers work until the command has run; raise what it raised.
@@ -66,7 +66,7 @@ class Handle:
         """
         self._send()
         if self._pending is not None:
-            self._connection.wait(self._pending)
+            self._connection.replies.wait(self._pending)
 
     def result(self) -> Any:
         """The pointer to what the command made, once it has; raises what the command raised.
@@ -101,9 +101,9 @@ class Handle:
         self._send()
         if self._pending is None:
             return None
-        self._connection.wait_settled(self._pending)
+        self._connection.replies.wait_settled(self._pending)
         try:
-            self._connection.take(self._pending)
+            self._connection.replies.take(self._pending)
         except Exception as error:
             return error
         return None
@@ -124,7 +124,7 @@ class Handle:
         if self._pending is None:
             callback(self)
         else:
-            self._connection.when_settled(self._pending, partial(callback, self))
+            self._connection.replies.when_settled(self._pending, partial(callback, self))
 
     def __await__(self) -> Generator[Any, None, Any]:
         self._send()
@@ -132,8 +132,8 @@ class Handle:
         connection, pending = self._connection, self._pending
         if pending is not None:
             idle = 0
-            while not connection.catch_up(pending):
-                idle = 0 if connection.poll() else idle + 1
+            while not connection.replies.catch_up(pending):
+                idle = 0 if connection.replies.poll() else idle + 1
                 remote = connection.transport.overtakes
                 if idle > PATIENCE and (pending.parked or not remote):
                     break
@@ -146,7 +146,7 @@ class Handle:
     def _send(self) -> None:
         """Send the command, if an open group holds it back."""
         with self._connection.lock:
-            group = self._connection.holding_group(self._link.id_at_location)
+            group = self._connection.groups.that_holds(self._link.id_at_location)
             if group is not None:
                 group.flush()
                 self._pending = group.pending
@@ -181,6 +181,6 @@ class FetchHandle(Handle):
         """
         if not hasattr(self, "_value"):
             pending = cast(Pending, self._pending)
-            self._connection.wait_settled(pending)
-            self._value = self._connection.take(pending)
+            self._connection.replies.wait_settled(pending)
+            self._value = self._connection.replies.take(pending)
         return self._value

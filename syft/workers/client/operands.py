@@ -152,7 +152,7 @@ _CARRIES_PLAIN = ops_where("operand", "local")
 class Operands:
     """Packs the arguments of one command; the packer gathers the data that travels along."""
 
-    __slots__ = ("connection", "number", "packer", "_indices", "_target")
+    __slots__ = ("connection", "number", "packer", "_indices", "_target", "_keywords")
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
@@ -160,10 +160,11 @@ class Operands:
         self.packer = Packer(worker=connection.owner.core, destination=connection)
         self._indices: list[torch.Tensor] = []
         self._target: Any = None
+        self._keywords: Keywords = {}
 
     def pack(self, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords | None]:
         """The arguments as operands; raises :class:`~syft.exceptions.LocationMismatch`."""
-        args = with_tensors(self.number, args)
+        args, self._keywords = with_tensors(self.number, args), kwargs
         self._indices = indices_in(self.number, args, kwargs)
         self._target = mutated_argument(FLAGS[self.number], args, kwargs)
         self._check(args)
@@ -215,10 +216,13 @@ class Operands:
             place, there = repr(location), repr(self.connection.location)  # it is asked as a user
         elif place == there:  # a pointer to the caller's own store, and a tensor that is not in it
             place = "here (not behind a pointer)"
-        raise _mismatched(NAMES[self.number], (there, place), tensor)
+        names = [name for name, value in self._keywords.items() if value is tensor]
+        raise _mismatched(NAMES[self.number], (there, place), tensor, names)
 
 
-def _mismatched(op: str, places: tuple[str, str], tensor: torch.Tensor) -> LocationMismatch:
+def _mismatched(
+    op: str, places: tuple[str, str], tensor: torch.Tensor, names: list[str]
+) -> LocationMismatch:
     """The error, with a note about an operand that is here (made here: a frame that holds what it
     raises would keep the pointers among the operands)."""
     error = LocationMismatch(op, places)
@@ -226,5 +230,8 @@ def _mismatched(op: str, places: tuple[str, str], tensor: torch.Tensor) -> Locat
         is_part = isinstance(tensor, nn.Parameter)
         what = "A parameter" if is_part else "The tensor"
         cure = "send its module, model" if is_part else "x"
-        error.add_note(f"{what} of shape {tuple(tensor.shape)} is here: {cure}.send({places[0]}).")
+        given = f" ({names[0]}=)" if names else ""
+        rest = "; if a module holds it, send that" if names and not is_part else ""
+        about = f"{what} of shape {tuple(tensor.shape)} is here{given}"
+        error.add_note(f"{about}: {cure}.send({places[0]}){rest}.")
     return error

@@ -1,4 +1,4 @@
-"""The half of a connection that takes replies: each goes to the line that asked.
+"""The replies that come over a connection: each goes to the line that asked.
 
 A reply to a request that somebody waits for is the value of the call.  Any other is kept with its
 request until somebody asks for it; an error that nobody has seen is raised at the next question of
@@ -7,38 +7,37 @@ the thread that made the request, or of any thread once that one has ended.
 Whichever thread reads, it takes in all that has come: ``pending`` has the requests of all threads
 by their numbers, and each waits for its own.
 
-An object that a parked move is to bring is made by a request over another connection, that to the
-worker where it was.  ``moves`` leads to it: whoever waits here takes in what has become of it, and
-what fails here for want of the object is told the failure of the move.
+What parked moves are to bring is made by requests over other connections:
+:mod:`syft.workers.client.parked_moves`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Final, Literal, TypeVar, cast
-
+from typing import Any, Final, Protocol, cast
 
 from syft.callers import Place, line_at, place_of_user
 from syft.exceptions import (
     MalformedMessage,
     ObjectNotFound,
-    PromiseGivenUp,
     RequestWithdrawn,
 )
-from syft.serde.errors import pack_error, unpack_error
+from syft.serde.errors import unpack_error
 from syft.serde.frame import Frame
-from syft.serde.packer import Packer, Unpacker
+from syft.serde.limits import Limits
+from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
 from syft.serde.tensors.strided import unpack_usual
 from syft.workers.client.facts import Facts
 from syft.workers.client.monitor import exclusive
+from syft.workers.client.parked_moves import ParkedMoves
 from syft.workers.client.pending import OpenPromise
 from syft.workers.client.pending import Pending as Pending
 from syft.workers.client.pending import maker_of_missing, origin_of, seq_of
 from syft.workers.client.sent_calls import Calls
-from syft.workers.client.transport import Location, Owner, Transport
-from syft.workers.core.store import FAILED, TAKEN_BACK
+from syft.workers.client.transport import Location, Transport
+from syft.workers.core.store import TAKEN_BACK
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancelled,
@@ -58,50 +57,47 @@ NEVER_SENT = "it was to be made in a group of messages that an exception ended b
 _BARE = frozenset((type(None), bool, bytes))
 """The values of replies that are as they came."""
 
-PointerMaker = Callable[..., Any]
-Made = TypeVar("Made", bound=PointerMaker)
+
+class Pointers(Protocol):
+    """What makes a pointer of a reference in a reply."""
+
+    def resolve(self, id: int, depth: int = 0) -> Any:
+        """A pointer to a result that is stored at the other end, perhaps to one that was there."""
+
+    def pointer(self, id: int) -> Any:
+        """A new pointer to an object at the other end."""
 
 
-class ReplyReader:
-    """The requests that a connection made, and the replies that came.
-
-    ``makers`` turn a reference in a reply into what the caller works with: a pointer to a tensor or
-    to a plan.  Upper rooms enter them with :meth:`maker`.
-    """
+class Replies:
+    """The requests that a connection made, and the replies that came."""
 
     __slots__ = (
-        "owner",
-        "location",
-        "transport",
-        "lock",
-        "pending",
-        "unseen",
-        "raised",
         "calls",
-        "dropped",
-        "taken_back",
         "callbacks",
-        "moves",
-        "facts",
+        "dropped",
+        "failures",
         "lines",
-        "_core",
-        "_failures",
+        "location",
+        "lock",
+        "moves",
+        "pending",
+        "raised",
+        "taken_back",
+        "transport",
+        "unseen",
+        "_facts",
+        "_limits",
+        "_pointers",
     )
 
-    makers: ClassVar[dict[str, PointerMaker]] = {}
-
-    @classmethod
-    def maker(cls, kind: Literal["tensor", "plan"]) -> Callable[[Made], Made]:
-        """Have the decorated function make pointers to what is of a kind."""
-
-        def enter(made: Made) -> Made:
-            cls.makers[kind] = made
-            return made
-
-        return enter
-
-    def __init__(self, owner: Owner, location: Location, transport: Transport) -> None:
-        self.owner = owner
+    def __init__(
+        self,
+        limits: Limits,
+        location: Location,
+        transport: Transport,
+        facts: Facts,
+        pointers: Pointers,
+    ) -> None:
         self.location = location
         self.transport = transport
         self.lock = transport.monitor.lock
@@ -116,25 +112,26 @@ class ReplyReader:
         """The results that withdrawn requests were to make."""
         self.callbacks: dict[Pending, list[Callable[[], object]]] = {}
         """Functions to call when the reply to a request has come."""
-        self.moves: dict[int, tuple[ReplyReader, Pending]] = {}
-        """The parked moves that are to bring objects to the other end, by the ids of these, with
-        the connections over which they were asked for; those that failed stay."""
-        self.facts = Facts()
+        self.moves = ParkedMoves()
+        """The parked moves that are to bring objects to the other end."""
         self.lines: Sequence[Place] = ()
         """The lines of the actions of the group that is being sent."""
-        self._core = owner.core
-        self._failures = 0  # how many failures came over this connection
+        self.failures = 0
+        """How many failures came over this connection."""
+        self._facts = facts
+        self._limits = limits
+        self._pointers = pointers
 
-    def read_replies(self) -> None:
+    def read(self) -> None:
         """Take in the replies that have come."""
-        replies = self.transport.replies
-        while replies:
-            frame = replies.popleft()
+        unread = self.transport.replies
+        while unread:
+            frame = unread.popleft()
             reply = reply_in(frame)
             if type(reply) is Done and reply.seq in self.pending:  # nearly always
                 self.pending.pop(reply.seq).reply = reply
             else:
-                self._settle(reply, frame)
+                self.settle(reply, frame)
         if self.callbacks:
             self._call_back()
 
@@ -152,7 +149,7 @@ class ReplyReader:
             for callback in self.callbacks.pop(pending):
                 callback()
 
-    def _settle(self, reply: Reply, frame: Frame) -> None:
+    def settle(self, reply: Reply, frame: Frame) -> None:
         """Take in a reply to a request that was made at an earlier line, or to none."""
         kind = type(reply)
         if kind is Forgotten or kind is Stale:
@@ -164,7 +161,7 @@ class ReplyReader:
                 self.pending[seq].wait = cast(Parked, reply)
             return
         if kind is Failure:
-            self._failed()
+            self.count_failure()
         if seq == -1 and kind is Failure:  # a request that the other end could not read
             seq = self._oldest_unanswered()
         pending = self.pending.pop(seq, None)
@@ -181,19 +178,19 @@ class ReplyReader:
     def _note_failure(self, pending: Pending) -> None:
         """Keep a failure until somebody sees it, and forget what the other end may not know now."""
         mine = [other for other in self.raised if other.thread == pending.thread]
-        if mine and maker_of_missing(pending, mine, self._core.limits) is not None:
+        if mine and maker_of_missing(pending, mine, self._limits) is not None:
             self.raised.append(pending)
         else:
             self.unseen.append(pending)
         if pending.key is not None:
             self.calls.forget(pending.key)
 
-    def _withdrawn(self, pending: Pending) -> None:
+    def withdrawn(self, pending: Pending) -> None:
         """Forget what was noted of a request that was withdrawn, as if it were done.
 
         It is no failure to be raised at the next question: whoever withdrew it knows.
         """
-        self.facts.forget()
+        self._facts.forget()
         if pending.made:
             self.taken_back.append(pending.made)
         if pending.key is not None:
@@ -203,18 +200,18 @@ class ReplyReader:
         """The number of the oldest request to which nothing was said; -1 if there is none."""
         return next((number for number, one in self.pending.items() if not one.parked), -1)
 
-    def _failed(self) -> None:
+    def count_failure(self) -> None:
         """Count a failure; what was noted of the request, as if it were done, does not hold."""
-        self._failures += 1
-        self.facts.forget()
+        self.failures += 1
+        self._facts.forget()
 
     def _notified(self, notice: Reply) -> None:
         """Forget what does not hold any more."""
         if type(notice) is Forgotten:
             self.calls.clear()
-            self.facts.changed_by_others(gradients=False)
+            self._facts.changed_by_others(gradients=False)
         else:
-            self.facts.changed_by_others(notice.gradients)  # type: ignore[union-attr]
+            self._facts.changed_by_others(notice.gradients)  # type: ignore[union-attr]
 
     def take(self, pending: Pending) -> Any:
         """The value of a request that is settled; raises what it raised, or what another one raised
@@ -229,7 +226,7 @@ class ReplyReader:
             raise self._error(cast(Failure, origin.reply), origin.where, origin.lines)
         if pending.reply is None or type(pending.reply) in (Done, Cancelled):
             return None
-        return self._value(pending.reply, pending.frame or Frame(b"", []), pending.where)
+        return self.value_of(pending.reply, pending.frame or Frame(b"", []), pending.where)
 
     def _saw(self, pending: Pending, origin: Pending) -> None:
         """Note that this thread is told of a failure, and so of all of its own that have the same
@@ -260,9 +257,10 @@ class ReplyReader:
 
     def _origin_of(self, failed: Pending) -> Pending:
         told = [other for other in self.raised if other.thread != failed.thread]
-        return origin_of(failed, [*self.unseen, *told], self._core.limits)
+        return origin_of(failed, [*self.unseen, *told], self._limits)
 
-    def _value(self, reply: Reply, frame: Frame, where: Place | None) -> Any:
+    def value_of(self, reply: Reply, frame: Frame, where: Place | None) -> Any:
+        """The value that a reply carries; raises the error that it carries."""
         if type(reply) is Failure:
             raise self._error(reply, where, self.lines)
         if type(reply) is NotBegun:
@@ -271,60 +269,23 @@ class ReplyReader:
         if value is None or type(value) in _BARE:  # most answers to questions
             return value
         if not frame.exclusive:
-            usual = unpack_usual(value, frame.buffers, self._core.limits)
+            usual = unpack_usual(value, frame.buffers, self._limits)
             if usual is not None:
                 return usual
-        unpacker = Unpacker(frame.buffers, self._core.limits, self, None, frame.exclusive)
+        unpacker = Unpacker(frame.buffers, self._limits, self._pointers, None, frame.exclusive)
         return unpack_at(value, unpacker, ".value")
 
-    def _take_in(self) -> None:
+    def take_in(self) -> None:
         """Take in the replies that have come, and what has become of moves to the other end."""
-        if self.moves:
-            self.hear_of_moves()
-        self.read_replies()
-
-    def hear_of_moves(self, asking: tuple[ReplyReader, ...] = ()) -> None:
-        """Take in what has become of the moves that are to bring objects to the other end.
-
-        Those may follow from other moves; ``asking`` are the connections that ask because of that.
-        """
-        for source, move in list(self.moves.values()):
-            if not move.settled:
-                if source.moves and source not in asking:
-                    source.hear_of_moves((*asking, self))
-                if source.transport.closed and not move.settled:
-                    lost = source.transport.gone(source.location.id)
-                    move.reply = Failure(-1, pack_error(lost, Packer()))
-                source.read_replies()
-
-    def _moves_advance(self) -> bool:
-        """Let something happen that may end a move to the other end; whether anything did."""
-        moves = [source for source, move in self.moves.values() if not move.settled]
-        return any(source.transport.advance() for source in dict.fromkeys(moves))
-
-    def _failure_of_move(self, error: Exception) -> Exception | None:
-        """The failure of the move that was to bring what is missing, if that is what an error says;
-        otherwise None."""
-        if isinstance(error, ObjectNotFound):
-            known = self.moves.get(error.id) if error.reason == FAILED else None
-        else:
-            known = self.moves.get(error.id) if isinstance(error, PromiseGivenUp) else None
-        if known is None:
-            return None
-        source, move = known
-        self.hear_of_moves()
-        source._wait(move)  # its worker may say so later than this one
-        try:
-            source.take(move)
-        except Exception as failure:
-            return failure
-        return None
+        if self.moves.by_id:
+            self.moves.hear()
+        self.read()
 
     def _error(self, reply: Failure, where: Place | None, lines: Sequence[Place]) -> Exception:
         """Rebuild a remote exception, with the remote traceback and the local line as notes;
         ``lines`` are those of a group's actions."""
-        error, trace = unpack_error(reply.error, Unpacker([], self._core.limits))
-        if self.moves and (failure := self._failure_of_move(error)) is not None:
+        error, trace = unpack_error(reply.error, Unpacker([], self._limits))
+        if self.moves.by_id and (failure := self.moves.failure_behind(error)) is not None:
             return failure
         name = self.location.id
         if type(error) is ObjectNotFound and any(error.id in ids for ids in self.dropped):
@@ -347,19 +308,19 @@ class ReplyReader:
         error.add_note(f"It was made at {line_at(where or place_of_user())}.")
         return error
 
-    def _wait(self, pending: Pending, or_parked: bool = False, most: int = 1) -> None:
+    def wait_for(self, pending: Pending, or_parked: bool = False, most: int = 1) -> None:
         """Wait for a reply, as long as something under way may bring it.
 
         ``most`` is how many messages may be handled at once: many for the request that was made
         last.
         """
-        self._take_in()
+        self.take_in()
         with self.transport.limited():
             while not (pending.settled or (or_parked and pending.parked)):
                 if not self.transport.advance(pending.parked, True, most):
-                    if not self.moves or not self._moves_advance():
+                    if not self.moves.advance():
                         return
-                self._take_in()
+                self.take_in()
 
     @exclusive
     def wait(self, pending: Pending) -> None:
@@ -373,44 +334,27 @@ class ReplyReader:
     @exclusive
     def wait_settled(self, pending: Pending) -> None:
         """Wait until a request is settled; raises as :meth:`wait`, but not what it raised."""
-        self._wait(pending)
+        self.wait_for(pending)
         if not pending.settled:
             raise pending.not_ready(self.location.id)
 
     @exclusive
     def catch_up(self, pending: Pending) -> bool:
         """Whether a request is settled by what has arrived; never waits."""
-        self._take_in()
+        self.take_in()
         return pending.settled
 
     @exclusive
     def poll(self) -> bool:
         """Let something happen that may bring a reply, without waiting; whether anything did."""
         moved = self.transport.advance(block=False)
-        self.read_replies()
+        self.read()
         return moved
 
-    def resolve(self, id: int, depth: int = 0) -> Any:
-        """A reference in a reply names a result stored at the other end: make a pointer to it."""
-        pointer = self.pointer(id)
-        pointer.child.may_be_argument = True
-        return pointer
 
-    def pointer(self, id: int, **details: Any) -> Any:
-        """A new pointer to object ``id`` at the other worker (details as PointerTensor takes
-        them)."""
-        return self.makers["tensor"](self, id, **details)
-
-    def found(self, id: int, summary: tuple[Any, ...]) -> Any:
-        """A pointer to what a search found, which does not own it; a plan's summary has a fourth
-        field."""
-        maker = self.makers["tensor" if len(summary) == 3 else "plan"]
-        return maker(self, id, garbage_collect_data=False, summary=summary)
-
-
-_NOTED: Final[dict[type[Reply], Callable[[ReplyReader, Pending], None]]] = {
-    Failure: ReplyReader._note_failure,
-    NotBegun: ReplyReader._withdrawn,
+_NOTED: Final[dict[type[Reply], Callable[[Replies, Pending], None]]] = {
+    Failure: Replies._note_failure,
+    NotBegun: Replies.withdrawn,
 }
 
 

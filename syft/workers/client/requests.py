@@ -1,9 +1,8 @@
-"""The half of a connection that carries requests, decides whether to wait, and knows which objects
-at the other end pointers here own."""
+"""The requests of a connection: how one is carried, and whether somebody waits for its reply."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,11 +15,13 @@ from syft.exceptions import (
 )
 from syft.ops.control import RECORDING
 from syft.serde.frame import Frame
+from syft.workers.client.facts import Facts
+from syft.workers.client.garbage import Garbage
 from syft.workers.client.monitor import exclusive
-from syft.workers.client.replies import ReplyReader, reply_in
-from syft.workers.client.pending import STORED as STORED
-from syft.workers.client.pending import Pending as Pending
-from syft.workers.client.transport import BATCH, Location, Owner, Transport
+from syft.workers.client.open_groups import OpenGroups
+from syft.workers.client.pending import STORED, Pending
+from syft.workers.client.replies import Replies, reply_in
+from syft.workers.client.transport import BATCH, Owner
 from syft.workers.wire import messages
 from syft.workers.wire.messages import (
     Cancel,
@@ -53,63 +54,48 @@ What it asks by itself, without a user too, has the rights that its program prov
 _ANSWERS = frozenset((Failure, Skipped, NotBegun))
 
 
-class IdleGarbage(list[int]):
-    """The ids of dropped pointers to a worker that need not wait for the next request.
+class Requests:
+    """The one way of every request: for whom it is made, over the transport, and its outcome."""
 
-    They are sent at once if the worker is idle, and otherwise when the transport comes to it: the
-    next request may never come.
-    """
-
-    __slots__ = ("flush", "is_idle", "flush_soon")
+    __slots__ = (
+        "exchange",
+        "location",
+        "lock",
+        "owner",
+        "seq",
+        "transport",
+        "user",
+        "_core",
+        "_facts",
+        "_garbage",
+        "_groups",
+        "_repeats",
+        "_replies",
+    )
 
     def __init__(
         self,
-        flush: Callable[[], None],
-        is_idle: Callable[[], bool],
-        flush_soon: Callable[[], None],
+        owner: Owner,
+        facts: Facts,
+        garbage: Garbage,
+        groups: OpenGroups,
+        replies: Replies,
     ) -> None:
-        self.flush, self.is_idle, self.flush_soon = flush, is_idle, flush_soon
-
-    def append(self, id: int) -> None:
-        """Keep an id; called when a pointer dies, at any line of the program."""
-        list.append(self, id)  # super() costs more
-        if self.is_idle():
-            self.flush()
-        else:
-            self.flush_soon()
-
-
-class RequestSender(ReplyReader):
-    """The one way of every request: for whom it is made, over the transport, and its outcome.
-
-    A pointer that dies only leaves its id in ``garbage``; the next request carries it away, or an
-    idle line does.
-    """
-
-    __slots__ = (
-        "garbage",
-        "groups",
-        "holding",
-        "_exchange",
-        "_owners",
-        "_repeats",
-        "_seq",
-        "_user",
-    )
-
-    def __init__(self, owner: Owner, location: Location, transport: Transport) -> None:
-        super().__init__(owner, location, transport)
-        self.garbage: list[int] = []
-        if transport.exchange is None:
-            self.garbage = IdleGarbage(self._drop_now, transport.is_idle, transport.flush_soon)
-        self.groups: dict[int, Any] = {}
-        """The open group of messages of each thread that has one."""
-        self.holding = 0  # groups that are open, or whose operations are being sent
-        self._owners: dict[int, int] = {}
-        self._exchange = transport.exchange
-        self._seq = 0
+        self.owner = owner
+        self.location = replies.location
+        self.lock = replies.lock
+        self.transport = replies.transport
+        self.exchange = replies.transport.exchange
+        self.seq = 0
+        """The number of the request that was made last."""
+        self.user: str | None = None
+        """For whom that was made, as the other end was told."""
+        self._core = owner.core
+        self._facts = facts
+        self._garbage = garbage
+        self._groups = groups
         self._repeats = 0  # of the present request
-        self._user: str | None = None
+        self._replies = replies
 
     def check_not_recording(self, what: str) -> None:
         """Raise :class:`~syft.exceptions.CannotRecord` while a plan is being built: the request
@@ -125,10 +111,46 @@ class RequestSender(ReplyReader):
 
     def next_seq(self) -> int:
         """Take the next sequence number, for a message that the caller makes."""
-        self._seq += 1
-        return self._seq
+        self.seq += 1
+        return self.seq
 
-    def _request(
+    def begin(self) -> tuple[int, tuple[int, ...]]:
+        """The number of a new request, and the ids of dropped pointers that it takes along."""
+        self.seq = seq = self.seq + 1
+        return seq, self._garbage.take() if self._garbage.ids else ()
+
+    def question(
+        self, kind: type[Message], fields: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[int, Frame, tuple[int, ...]]:
+        """A request that is not made if an earlier one failed: number, frame and dropped ids."""
+        if RECORDING.get() is not None:
+            self.check_not_recording(kind.verb)
+        if (
+            self._groups.open
+            or self.exchange is None
+            or self.transport.replies
+            or self._replies.unseen
+        ):
+            self.catch_up(fields)  # an exchange sees whether the other end is open
+        if named.get("user"):
+            self.transport.prove(named["user"])
+        self.seq = seq = self.seq + 1
+        drop = self._garbage.take() if self._garbage.ids else ()
+        message = kind(seq, *fields, drop=drop, failures=self._replies.failures, **named)
+        return seq, Frame(messages.encode(message), []), drop
+
+    def catch_up(self, used: Any = ()) -> None:
+        """Send what is held, and raise what is known to have failed."""
+        if self._groups.open:
+            self._groups.send()
+            self._groups.send_elsewhere(used)
+        self.check_open()
+        if self.transport.replies:
+            self._replies.read()
+        if self._replies.unseen:
+            self._replies.raise_unseen()
+
+    def send(
         self,
         seq: int,
         frame: Frame,
@@ -137,35 +159,31 @@ class RequestSender(ReplyReader):
         key: Hashable = None,
         made: Collection[int] = (),
     ) -> Any:
-        """Carry a request that is to make these objects; returns what :meth:`command` does."""
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
-            self._check_user()
-        if self._exchange is None:
-            return self._carry(seq, frame, answered, drop, key, made)
-        answer = self._exchange(frame)
+        """Carry a request that is to make these objects; returns what
+        :meth:`~syft.workers.client.operations.Operations.command` does."""
+        if self._core.serving is not None or self.owner.user is not self.user:
+            self.check_user()
+        if self.exchange is None:
+            return self.carry(seq, frame, answered, drop, key, made)
+        answer = self.exchange(frame)
         if answer.done == seq:
             return STORED
-        return self._received(seq, frame, answer, answered, drop, key, made)
+        return self.received(seq, frame, answer, answered, drop, key, made)
 
-    def _speak_for(self) -> None:
-        """Tell the other end for whom the next requests are made.
+    def check_user(self) -> None:
+        """Tell the other end for whom the next request is made, if that is another user.
 
         What a worker asks while it serves somebody, it asks for them: nobody may borrow the rights
         of a worker in between.
         """
         serving = self._core.serving
-        self._user = self.owner.user if serving is None else serving.user or NOBODY
-        self.transport.speak_for(self._user or None)
-        self.facts.changed_by_others(gradients=False)  # they were told to another user
+        user = self.owner.user if serving is None else serving.user or NOBODY
+        if user != self.user:
+            self.user = user
+            self.transport.speak_for(user or None)
+            self._facts.changed_by_others(gradients=False)  # they were told to another user
 
-    def _check_user(self) -> None:
-        """Tell the other end if the next request is made for another user than the last one."""
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user or NOBODY) != self._user:
-            self._speak_for()
-
-    def _received(
+    def received(
         self,
         seq: int,
         frame: Frame,
@@ -184,7 +202,11 @@ class RequestSender(ReplyReader):
         if kind is Done and reply.seq == seq:
             return STORED
         if kind is Value and reply.seq == seq:
-            return reply.value if type(reply.value) is bool else self._value(reply, answer, None)
+            return (
+                reply.value
+                if type(reply.value) is bool
+                else self._replies.value_of(reply, answer, None)
+            )
         return self._otherwise(seq, frame, reply, answer, answered, drop, key, made)
 
     def _otherwise(
@@ -203,18 +225,20 @@ class RequestSender(ReplyReader):
         unread = kind is Failure and reply.seq == -1
         if unread or (kind in _ANSWERS and reply.seq == seq):
             if kind is Failure:
-                self._failed()
+                self._replies.count_failure()
             if kind is Skipped:
                 return self._again(frame, drop, key, made)
             if type(reply) is NotBegun:
-                self._withdrawn(Pending(key=key, made=made))
-            return self._value(reply, answer, None)
-        pending = self.pending[seq] = Pending(place_of_user(), key, made, lines=self.lines)
-        self._settle(reply, answer)
-        self._wait(pending, or_parked=not answered)
-        return self._outcome(seq, frame, pending, answered, drop)
+                self._replies.withdrawn(Pending(key=key, made=made))
+            return self._replies.value_of(reply, answer, None)
+        pending = self._replies.pending[seq] = Pending(
+            place_of_user(), key, made, lines=self._replies.lines
+        )
+        self._replies.settle(reply, answer)
+        self._replies.wait_for(pending, or_parked=not answered)
+        return self.outcome(seq, frame, pending, answered, drop)
 
-    def _carry(
+    def carry(
         self,
         seq: int,
         frame: Frame,
@@ -226,28 +250,28 @@ class RequestSender(ReplyReader):
         """Carry a request to a worker that does not answer within a call."""
         transport = self.transport
         if transport.replies:
-            self.read_replies()
-        if answered and self.has_unseen():
-            self.garbage.extend(drop)  # the frame will not be sent
-            self.raise_unseen()
+            self._replies.read()
+        if answered and self._replies.has_unseen():
+            self._garbage.extend(drop)  # the frame will not be sent
+            self._replies.raise_unseen()
         where = place_of_user(_CALL_DEPTH)
-        pending = self.pending[seq] = Pending(where, key, made, lines=self.lines)
+        pending = self._replies.pending[seq] = Pending(where, key, made, lines=self._replies.lines)
         try:
             transport.deliver(frame)
         except WorkerClosed:
-            del self.pending[seq]
+            del self._replies.pending[seq]
             raise
         if transport.queued and not answered:
             return pending
         try:
-            self._wait(pending, not answered, BATCH)
+            self._replies.wait_for(pending, not answered, BATCH)
         except BaseException:  # the user has interrupted it, or it took too long
             if answered:
-                self.garbage.extend(made)
+                self._garbage.extend(made)
             raise
-        return self._outcome(seq, frame, pending, answered, drop)
+        return self.outcome(seq, frame, pending, answered, drop)
 
-    def _outcome(
+    def outcome(
         self, seq: int, frame: Frame, pending: Pending, answered: bool, drop: tuple[int, ...]
     ) -> Any:
         """The value of a request that was waited for, or is not waited for."""
@@ -259,8 +283,8 @@ class RequestSender(ReplyReader):
         if type(pending.reply) is Skipped:
             return self._again(frame, drop, pending.key, pending.made)
         if answered and type(pending.reply) is Failure:
-            self.raise_unseen()
-        value = self.take(pending)
+            self._replies.raise_unseen()
+        value = self._replies.take(pending)
         return STORED if type(pending.reply) is Done else value
 
     def _again(
@@ -268,30 +292,32 @@ class RequestSender(ReplyReader):
     ) -> Any:
         """Raise the failure because of which a request was skipped; make it again if that was
         raised already, or followed from one that was."""
-        self.read_replies()
+        self._replies.read()
         message: Any = messages.read_request(frame.header)
         failures = getattr(message, "failures", None)
-        fails = failures is None or failures >= self._failures or self._repeats == _MOST_REPEATS
-        if fails or self.has_unseen():
-            self.garbage.extend(drop)
-            self.raise_unseen()
+        fails = (
+            failures is None or failures >= self._replies.failures or self._repeats == _MOST_REPEATS
+        )
+        if fails or self._replies.has_unseen():
+            self._garbage.extend(drop)
+            self._replies.raise_unseen()
             raise MalformedMessage(
                 "$[0]", "an answer", "a skipped request, and no failure before it"
             )
         seq = self.next_seq()
-        message = msgspec.structs.replace(message, seq=seq, failures=self._failures)
+        message = msgspec.structs.replace(message, seq=seq, failures=self._replies.failures)
         again = Frame(messages.encode(message), frame.buffers, frame.exclusive, frame.private)
         self._repeats += 1
         try:
-            return self._request(seq, again, True, drop, key, made)
+            return self.send(seq, again, True, drop, key, made)
         finally:
             self._repeats -= 1
 
     def _give_up(self, seq: int, frame: Frame, drop: tuple[int, ...]) -> None:
         """Take back a request that nothing under way can answer."""
-        self.pending.pop(seq, None)
+        self._replies.pending.pop(seq, None)
         if self.transport.withdraw(frame):
-            self.garbage.extend(drop)
+            self._garbage.extend(drop)
         else:
             self.tell(Cancel(self.next_seq(), seq))
 
@@ -303,16 +329,16 @@ class RequestSender(ReplyReader):
         holds has not been asked.
         """
         self.check_open()
-        self.calls.clear()  # what is withdrawn defines nothing at the other end
+        self._replies.calls.clear()  # what is withdrawn defines nothing at the other end
         count = self.transport.withdraw_all()
-        self.read_replies()
-        parked = [(seq, one) for seq, one in self.pending.items() if one.waits_its_turn]
+        self._replies.read()
+        parked = [(seq, one) for seq, one in self._replies.pending.items() if one.waits_its_turn]
         for seq, pending in reversed(parked):  # what follows from others first: none has to fail
             self.tell(Cancel(self.next_seq(), seq))
-            del self.pending[seq]
+            del self._replies.pending[seq]
             pending.reply = NotBegun(seq)
-            self._withdrawn(pending)
-        self.read_replies()
+            self._replies.withdrawn(pending)
+        self._replies.read()
         return count + len(parked)
 
     @exclusive
@@ -324,91 +350,5 @@ class RequestSender(ReplyReader):
     def forward(self, frame: Frame) -> None:
         """Send a message that was encoded already, and look at no reply."""
         self.check_open()
-        self._check_user()
+        self.check_user()
         self.transport.deliver(frame)
-
-    # ------------------------------------------------------------ which objects pointers here own
-
-    @exclusive
-    def flush_idle(self) -> bool:
-        """Send the ids of dropped pointers now, from any thread; whether there were any.
-
-        It takes no number that a request could take.  A request in the making names no dropped
-        pointer: the arguments of the call keep theirs.  Only a group may, so ids stay here while a
-        group is open; these ids were there before it was found that none is.
-        """
-        ids = list(self.garbage)
-        if self.holding or self._owners or self.transport.closed:
-            return False
-        taken = tuple(filter(self._take, ids))
-        if taken:
-            self.transport.deliver(Frame(messages.encode(messages.Drop(0, taken)), []))
-        return bool(taken)
-
-    def _take(self, id: int) -> bool:
-        """Take an id out of the garbage, unless a request of another thread has taken it."""
-        try:
-            self.garbage.remove(id)
-        except ValueError:
-            return False
-        return True
-
-    def _drop_now(self) -> None:
-        """Send the ids of dropped pointers, while a pointer dies; if other threads are at work, the
-        next request takes them along."""
-        if self.lock.acquire(blocking=False):  # a destructor must not wait
-            try:
-                if self.flush_idle():
-                    self.transport.advance(block=False)
-            finally:
-                self.lock.release()
-
-    def _take_garbage(self) -> tuple[int, ...]:
-        # Popped one by one: a pointer may die, here or in another thread, at any line of this.
-        garbage, ids = self.garbage, []
-        try:
-            if len(garbage) == 1 and not (self._owners or self.groups):  # nearly always
-                last = (garbage.pop(),)
-                if self.facts.active:
-                    self.facts.drop(last)
-                return last
-            for _ in range(len(garbage)):
-                ids.append(garbage.pop())
-        except IndexError:  # another thread has sent the rest
-            pass
-        for group in self.groups.values():
-            ids = group.kept_from(ids)
-        if self.facts.active:
-            self.facts.drop(ids)
-        return tuple(filter(self._is_last, ids) if self._owners else ids)
-
-    def _is_last(self, id: int) -> bool:
-        """Whether nobody else here points to an object that several pointers own."""
-        left = self._owners.pop(id, 1) - 1
-        if left:
-            self._owners[id] = left
-        return not left
-
-    def add_owner(self, id: int) -> None:
-        """Count one more pointer that owns an object (of a promise: the one that keeps it too)."""
-        if id in self._owners:
-            self._owners[id] += 1
-
-    def owns(self, id: int) -> bool:
-        """Whether pointers here to this object are counted, and one is left."""
-        return id in self._owners
-
-    def has_owners(self, id: int) -> bool:
-        """Whether several pointers here own this object."""
-        return self._owners.get(id, 0) > 1
-
-    @exclusive
-    def start_owning(self, id: int) -> None:
-        """Count the pointers here that own an object, of which there is one."""
-        self._owners[id] = 1
-
-    def stop_owning(self, id: int) -> None:
-        """Count no more: the object has left, and what may get its id is another one."""
-        with self.lock:  # as `exclusive`, which takes longer
-            self._owners.pop(id, None)
-            self.facts.drop((id,))  # it may come back as it is not now

@@ -21,7 +21,7 @@ Who calls what, and when:
   ``Connection.flush`` when a line has nothing else to carry, so that an idle caller keeps no object
   of another worker alive.  :meth:`Transport.is_idle` says that this can be done at once.  A program
   without a loop never comes to it: there :meth:`Transport.flush_soon` starts a timer
-  (:mod:`syft.workers.shells.drop_timer`), which calls ``Connection.flush_idle``.
+  (:mod:`syft.workers.shells.drop_timer`), which calls ``Garbage.flush_idle``.
 - It calls :meth:`Transport.speak_for` before the first request that is made for another user.  The
   serving shell vouches for the user, or refuses.
 - It calls :meth:`Transport.prove` before a request that names a user by itself (``get(user=…)``):
@@ -177,7 +177,7 @@ class Transport(ABC):
         return False
 
     def flush_soon(self) -> None:
-        """Have ``Connection.flush_idle`` called soon: a pointer died while the worker was not idle.
+        """Have ``Garbage.flush_idle`` called soon: a pointer died while the worker was not idle.
 
         It is called at any line of any thread, and must not wait.  A shell whose loop sends what is
         left needs nothing.

@@ -5,7 +5,7 @@ objects are counted *lazily*.  While a store holds few objects, those of up to `
 are not looked at: all of them together are a small share of what one caller may have.  Counting
 starts when the store holds more, or when a large object comes, or a small one that keeps large
 memory (a view).  What was not counted is taken off the limit of every caller.  So a limit is never
-exceeded, and may be reached a sixteenth early.
+exceeded, and may be reached an eighth early.
 
 Memory is counted by storage: views of one tensor count once, for whoever had it counted first.
 What their graphs keep besides counts as well (:mod:`~syft.workers.core.graphs`).
@@ -366,9 +366,12 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
             raise self.exceeded("bytes", use.peak)
         return use.peak
 
-    def check_repeated(self, value: Any) -> None:
+    def check_repeated(self, value: Any, sent: bool = False) -> None:
         """Raise if a request that goes through all elements of an object would use too much since
         it repeats some, as what ``expand`` returns does; others are as large as what is charged.
+
+        Of what is ``sent`` the elements that ``expand`` repeats travel once, those of windows that
+        overlap each time.
 
         >>> charges = Charges("bob", {}, PeerLimits(elements=10**9), Account)
         >>> charges.check_repeated(torch.ones(1).expand(10**9))
@@ -382,7 +385,7 @@ worker's owner for more.
         left = self.bytes_left
         if left is None:
             return
-        size = public_size(value, self.guarded)
+        size = public_size(value, self.guarded, once=sent)
         if size.elements <= max(FREE, sum(size.bytes)):
             return
         if not size.bounded:

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 class Outgoing(Protocol):
     """A worker's own connection to another worker: what it uses of the client's connections."""
 
-    garbage: list[int]
-    """Ids of objects at the other worker whose last pointer at this worker is gone."""
+    @property
+    def garbage(self) -> Any:
+        """Takes ids of objects at the other worker whose last pointer here is gone (``append``)."""
 
     @property
     def put(self) -> Callable[..., int]:
@@ -21,9 +22,5 @@ class Outgoing(Protocol):
         """Makes a request, and returns the value of its reply."""
 
     @property
-    def command(self) -> Callable[..., Any]:
-        """Runs an operation at the other worker."""
-
-    @property
-    def tell(self) -> Callable[..., None]:
-        """Sends a message that has no reply."""
+    def operations(self) -> Any:
+        """Runs operations at the other worker (``command``)."""

@@ -10,7 +10,8 @@ What a handler itself has to do begins when all this is done:
 4. *own*: what it ``sets``, writes or ``takes`` is its caller's: ``PermissionDenied``.
 5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
 6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
-7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``.
+7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``; what it ``walks``
+   through repeats no element too often: ``LimitExceeded``.
 8. *run*: the handler; what it ``alters`` is told, and counted anew, when it ends.  Tensors leave in
    replies by :meth:`Call.hand_over` alone, and numbers and texts by :meth:`Call.tell`: they ask the
    labels of what it is that leaves, or comes from it.  What goes on to the workers ``to`` is handed
@@ -32,7 +33,7 @@ import msgspec
 import torch
 from msgspec.structs import fields
 
-from syft.exceptions import HookError, MalformedMessage, PermissionDenied
+from syft.exceptions import HookError, PermissionDenied
 from syft.ops.nested import replace
 from syft.ops.table import GRADIENT
 from syft.serde.frame import Frame
@@ -57,8 +58,8 @@ from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
+from syft.workers.wire.references import expanded
 
-_MOST_DROPPED = 1 << 16
 _NOT_ASKED = Guard(frozenset())
 HERE: Final = ""
 """Where a value goes that stays: that of a collective operation of one party."""
@@ -138,13 +139,12 @@ class Call(msgspec.Struct, eq=False):
         value = object_itself(self.core, self.held, id)
         return converted(function, value, args, self.core.name, self.peer.user)
 
-    def check_repeated(self, ids: Iterable[int]) -> None:
-        """Raise :class:`~syft.exceptions.LimitExceeded` if these objects repeat their elements more
-        often than the caller may have a request go through them."""
-        held = self.held
-        for id in ids:
-            value = held[id] if held and id in held else self.core.store.open(id)
-            self.core.store.charges.check_repeated(value)
+    def check_repeated(self) -> None:
+        """Raise :class:`~syft.exceptions.LimitExceeded` if what the request names repeats elements
+        more often than the caller may have a request go through them."""
+        held, store = self.held, self.core.store
+        for id in _NAMING[type(self.message)](self):
+            store.charges.check_repeated(held[id] if held and id in held else store.open(id))
 
     def check_memory(self, permit: Permit, sharing: str = "") -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if the request would change memory that
@@ -238,7 +238,9 @@ class Call(msgspec.Struct, eq=False):
             raise self._undeclared()
         guard = guard_of(stored) if gradients else elements_guard_of(stored)
         self.check_leaves(guard, action, getattr(self.message, "id", None))
-        return unsealed(stored)
+        value = unsealed(stored)
+        self.core.store.charges.check_repeated(value, sent=True)
+        return value
 
     def post(
         self,
@@ -282,6 +284,8 @@ class Call(msgspec.Struct, eq=False):
             answer = Value(self.message.seq, usual[0]), [usual[1]]
             self.left = Answer(*answer, guard is not None)
             return self.left
+        for one in value if isinstance(value, Bundle) else (value,):
+            self.core.store.charges.check_repeated(one, sent=True)
         packer = Packer(worker=self.core, stays=stays, gradients=True)
         operand = pack(value if along is None else (value, *along(value, guard)), packer)
         packer.hand_over(self.peer.name)
@@ -350,7 +354,8 @@ class Declaration:
     ``leaves`` says to whom values go; without, no reply has tensors.  ``to`` are the workers where
     they go, if they do not go to the user who asks.  ``answers`` are the replies besides a
     failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
-    cannot withdraw it.
+    cannot withdraw it.  With ``walks`` it goes through every element of what it names, and is
+    refused where that names more of them than its caller may have an operation make.
 
     ``alters`` says what callers are told to forget of objects, ``KINDS``, ``GRADIENTS`` or both;
     where that is kinds, it may also give the named other memory, which is counted anew.
@@ -374,6 +379,7 @@ class Declaration:
     answers: Sequence[type[messages.Message]] = (Done,)
     waits: bool = True
     stays: bool = False
+    walks: bool = False
     action: str | Callable[[Call], str] = ""
     reading: Callable[[Call], Any] | None = None
     named: Callable[[Call], Iterable[int]] | None = None
@@ -488,7 +494,10 @@ def _perform(
         call.check_memory(call.permit)
         call.backing = call.permit.backing(partial(object_itself, call.core, held))
     declared = DECLARATIONS[type(call.message)]
-    lost = declared.alters if isinstance(declared.alters, int) else declared.alters(call)
+    if declared.walks:
+        call.check_repeated()
+    alters = declared.alters
+    lost = alters if isinstance(alters, int) else alters(call)
     writes = declared.returns and not declared.operands and _access(declared)(call).changes
     if writes:
         call.graphs.begin()
@@ -548,23 +557,3 @@ def _access(declared: Declaration) -> Callable[[Call], Access]:
 def taking(ids: Sequence[int]) -> Access:
     """The access of a request that takes objects out of the store, if there are any of these."""
     return Access(writes=ids, reads_attributes=True, takes=ids)
-
-
-def expanded(drop: Sequence[int | tuple[int, int]]) -> Sequence[int]:
-    """The ids in a list of ids and ``(first id, count)`` pairs.
-
-    >>> expanded((5, (7, 3)))
-    [5, 7, 8, 9]
-    """
-    if tuple not in map(type, drop):  # nearly always
-        return drop  # type: ignore[return-value]
-    ids: list[int] = []
-    for item in drop:
-        if type(item) is int:
-            ids.append(item)
-            continue
-        first, count = item  # type: ignore[misc]
-        if not 0 <= count <= _MOST_DROPPED - len(ids):
-            raise MalformedMessage("$.drop", f"at most {_MOST_DROPPED} ids", str(count))
-        ids.extend(range(first, first + count))
-    return ids

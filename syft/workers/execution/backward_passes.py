@@ -20,7 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, Final
 
 import torch
@@ -62,6 +62,7 @@ _NAMES: Final[dict[Any, _Names]] = {
     torch.autograd.backward: _Names("tensors", "grad_tensors"),
     torch.autograd.grad: _Names("outputs", "grad_outputs"),
 }
+_MISSING: Final = Parameter.empty
 _SIGNATURES: Final = {function: signature(function) for function in _NAMES}
 _DEFAULTS: Final = {
     function: {name: parameter.default for name, parameter in found.parameters.items()}
@@ -69,6 +70,13 @@ _DEFAULTS: Final = {
 }
 _OTHER_STARTS: Final = "grad_variables"
 """The name that ``grad_tensors`` once had."""
+_FLAGS: Final = {
+    function: [
+        name for name in defaults if name not in (of.roots, of.starts, of.inputs, _OTHER_STARTS)
+    ]
+    for (function, of), defaults in zip(_NAMES.items(), _DEFAULTS.values(), strict=True)
+}
+"""The arguments of each function that are no tensors by their meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ class BackwardCall:
     """A call of a function that runs a backward pass, by what its arguments are for.
 
     ``starts`` are the gradients of the roots, None for the implicit one; ``inputs`` are the tensors
-    to whose gradients the pass is limited, None for all leaves.
+    to whose gradients the pass is limited, None for all leaves; ``flags`` are the other arguments.
 
     >>> x = torch.ones((), requires_grad=True)
     >>> call = backward_call(torch.autograd.grad, (x * 2, [x]), {})
@@ -89,18 +97,12 @@ class BackwardCall:
     roots: tuple[Any, ...]
     starts: tuple[Any, ...]
     inputs: tuple[Any, ...] | None
+    flags: dict[str, Any]
 
     @property
     def returns(self) -> bool:
         """Whether gradients are returned, and not left in the leaves."""
         return self.function == torch.autograd.grad
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """The arguments that are no tensors by their meaning."""
-        names = _NAMES[self.function]
-        tensors = (names.roots, names.starts, names.inputs, _OTHER_STARTS)
-        return {name: value for name, value in self.arguments.items() if name not in tensors}
 
     @property
     def creates(self) -> bool:
@@ -177,6 +179,7 @@ def backward_call(
         roots,
         (None,) * len(roots) if starts is None else _several(starts),
         None if inputs is None else _several(inputs),
+        {name: given[name] for name in _FLAGS[function]},
     )
 
 
@@ -203,11 +206,13 @@ def _given(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """The arguments by name, with the defaults of those that are not given."""
-    if kwargs or len(args) != 1 or function == torch.autograd.grad:
-        bound = _SIGNATURES[function].bind(*args, **kwargs)
-        bound.apply_defaults()
-        return dict(bound.arguments)
-    return {**_DEFAULTS[function], _NAMES[function].roots: args[0]}  # nearly always
+    defaults = _DEFAULTS[function]
+    by_place = dict(zip(defaults, args, strict=False))
+    given = {**defaults, **by_place, **kwargs}
+    fits = len(by_place) == len(args) and by_place.keys().isdisjoint(kwargs)
+    if not fits or len(given) > len(defaults) or any(each is _MISSING for each in given.values()):
+        _SIGNATURES[function].bind(*args, **kwargs)  # it raises what is wrong
+    return given
 
 
 def _several(value: Any) -> tuple[Any, ...]:
@@ -485,7 +490,9 @@ class _PrivatePass:
 
     def _guard_of(self, like: torch.Tensor, before: torch.Tensor | None) -> Guard | None:
         """The guard of the gradient of a tensor, whose shape it has."""
-        guard = replace(self.guard, shape_hidden=self.guard.shape_hidden or hides_shape(like))
+        guard = self.guard
+        if not guard.shape_hidden and hides_shape(like):
+            guard = replace(guard, shape_hidden=True)
         return meet_guards(guard, full_guard_of(before))
 
 

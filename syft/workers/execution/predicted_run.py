@@ -19,13 +19,15 @@ from typing import Any, cast
 
 import torch
 
+from syft.exceptions import UnsupportedOperation
 from syft.ops.engines import reached_starts
 from syft.ops.nested import Function, container_class, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome
-from syft.ops.table import JOINS, SETS_GRADIENT, flags_of
+from syft.ops.table import JOINS, SETS_GRADIENT, flags_of, name_of
 from syft.torch_private import graph_start
-from syft.workers.execution.moved_memory import Holdings, Moves, NoHoldings, move_written
+from syft.workers.execution.moved_memory import Holdings, Moves, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy, reaching
+from syft.workers.execution.predicted_failures import predicted_failure
 from syft.workers.execution.public_sizes import hides_shape, note_growth, note_sizes
 from syft.workers.hardening.unwritten import clear_beyond
 from syft.workers.labels.guards import Guard, without_frames
@@ -68,9 +70,9 @@ def run_predicted(
     inputs = tensors_in(args, kwargs)
     labels = _Labels(guard, decided)
     if prediction.writes:
-        args, kwargs = labels.moved(inputs, prediction, holdings).within((args, kwargs))
         if flags_of(function) & (JOINS | SETS_GRADIENT) == JOINS:  # memory, and not an attribute
-            args = _apart(args, guard)
+            _check_joined(function, args, guard)
+        args, kwargs = labels.moved(inputs, prediction, holdings).within((args, kwargs))
         inputs = tensors_in(args, kwargs)
     if admitted:
         guard.check_open()
@@ -141,12 +143,14 @@ class _Labels:
         return moves
 
 
-def _apart(args: Sequence[Any], guard: Guard) -> Sequence[Any]:
-    """The arguments of a joining function, with copies of those that lie in memory of another
-    guard: two tensors in one memory have one guard."""
-    others = every_tensor(args[1:])
-    copies = move_written(others, guard, NoHoldings())
-    return args[0], *copies.within(tuple(args[1:]))
+def _check_joined(function: Function, args: Sequence[Any], guard: Guard) -> None:
+    """Raise :class:`~syft.exceptions.UnsupportedOperation` if memory would be joined that lies
+    there for other readers: memory has one guard, and a copy would not show what is written to
+    one of the two."""
+    if any(full_guard_of(each) != guard for each in every_tensor(args[1:])):
+        instead = "memory has one guard, so copy the values, as with copy_(...)"
+        about = name_of(function), "A tensor of another guard", instead
+        raise predicted_failure(UnsupportedOperation, *about)
 
 
 def calling(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

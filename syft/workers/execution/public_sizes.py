@@ -215,11 +215,11 @@ class PublicSize(NamedTuple):
         return [size for _, size in self.memory.values()]
 
 
-def public_size(value: Any, guarded: bool = True) -> PublicSize:
+def public_size(value: Any, guarded: bool = True, once: bool = False) -> PublicSize:
     """How large an object is, as far as everybody may know; a pointer has one element.
 
     Nothing is private where nothing is ``guarded``.  A tensor of which that is not asked gets no
-    attributes.
+    attributes.  An element that ``expand`` repeats counts each time, or ``once``.
 
     >>> x = torch.ones(3); protect(x, Guard(frozenset(), True)); public_size(x).bounded
     False
@@ -233,7 +233,7 @@ def public_size(value: Any, guarded: bool = True) -> PublicSize:
         hidden = guard is not None and guard.shape_hidden
         extent: Extent | None = label_of(tensor).most if hidden else None
         inside = elements_of(tensor)
-        real = 1 if inside is None else inside.numel()
+        real = 1 if inside is None else _elements_in(inside, once)
         elements += real if extent is None else prod(extent.most)
         bounded &= extent is not None or not hidden
         for storage in storages_of(tensor):
@@ -241,6 +241,15 @@ def public_size(value: Any, guarded: bool = True) -> PublicSize:
             bounded &= most is not None
             memory[storage._cdata] = storage, storage.nbytes() if most is None else most
     return PublicSize(elements, memory, bounded)
+
+
+def _elements_in(tensor: torch.Tensor, once: bool) -> int:
+    """The elements of a tensor; those that ``expand`` repeats each time, or ``once``."""
+    if not once or tensor.layout is not torch.strided or tensor.is_nested:
+        return tensor.numel()
+    return prod(
+        n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not n
+    )
 
 
 def _bytes_at_most(

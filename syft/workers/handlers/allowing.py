@@ -26,7 +26,10 @@ from syft.workers.wire.messages import Allow, Reply
 _ACTION = "allow"
 
 
-@handles(Allow, Declaration(reads="id", makes="out", action=_ACTION, access=Access(fresh=True)))
+@handles(
+    Allow,
+    Declaration(reads="id", makes="out", action=_ACTION, access=Access(fresh=True), walks=True),
+)
 def allow(call: Call, message: Allow) -> Reply:
     """Store a copy of an object (values and tags; no gradient, no graph) that more users may read,
     that may go to more workers, and for shares of which more may deal.
@@ -36,7 +39,6 @@ def allow(call: Call, message: Allow) -> Reply:
     data at another worker.
     """
     widened = partial(_widened, call.core, message, call.peer)
-    call.check_repeated((message.id,))
     return call.store(message.out, released(call.stored(message.id), widened))
 
 

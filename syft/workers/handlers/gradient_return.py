@@ -90,7 +90,7 @@ def send_after(
     try:
         with torch.enable_grad():
             args = ((REF, id), (REF, id)) if op == _VIEW else ((REF, id),)
-            connection.command(op, args, {}, source, [], expected=ONE_TENSOR)
+            connection.operations.command(op, args, {}, source, [], expected=ONE_TENSOR)
     except BaseException:
         connection.garbage.append(id)
         raise
@@ -100,7 +100,7 @@ def send_after(
             hook.follow(known)
     core.store.departed[id] = leaf
     if frozen:
-        connection.command(_FREEZE, ((REF, id), False), {}, 0, [], expected=None)
+        connection.operations.command(_FREEZE, ((REF, id), False), {}, 0, [], expected=None)
 
 
 def come_back(core: WorkerCore, id: int, value: Any, peer: Peer) -> Any:
@@ -241,7 +241,7 @@ class GradientHook(Follower):
         # Several backward passes may reach the leaf; the source's graph is freed with the leaf.
         args, kwargs = ((REF, self.source), (REF, id)), {"retain_graph": True}
         try:
-            self.connection.command(_BACKWARD, args, kwargs, 0, [], expected=None)
+            self.connection.operations.command(_BACKWARD, args, kwargs, 0, [], expected=None)
         finally:
             self.connection.garbage.append(id)
 

@@ -237,12 +237,15 @@ def drop(call: Call, message: Drop) -> Reply | None:
 @handles(
     Duplicate,
     Declaration(
-        reads="id", makes="out", action="copy", access=Access(reads_attributes=True, fresh=True)
+        reads="id",
+        makes="out",
+        action="copy",
+        access=Access(reads_attributes=True, fresh=True),
+        walks=True,
     ),
 )
 def duplicate(call: Call, message: Duplicate) -> Reply:
     """Store a copy under another id: same values, grad, tags and guard, without a graph."""
-    call.check_repeated((message.id,))
     return call.store(message.out, duplicate_of(call.stored(message.id)))
 
 

@@ -22,13 +22,7 @@ from syft.serde.frame import Frame
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import EVERYTHING, Peer
-from syft.workers.core.pipeline import (
-    Call,
-    Declaration,
-    expanded,
-    handles,
-    shortcut,
-)
+from syft.workers.core.pipeline import Call, Declaration, handles, shortcut
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.handlers.command_graphs import records
 from syft.workers.handlers.commands import run_in_modes
@@ -48,7 +42,7 @@ from syft.workers.wire.messages import (
     Value,
 )
 from syft.workers.wire.numbering import BARE, NumberedCall, Table, check_number, weight_of
-from syft.workers.wire.references import Reference
+from syft.workers.wire.references import Reference, expanded
 
 _ONE_EXPECTED = 1 << COUNT_SHIFT
 _REFERENCE = int(InputKind.REFERENCE)

@@ -174,11 +174,11 @@ def _nodes_from(starts: Iterable[Edge], found: dict[int, torch.Tensor]) -> dict[
             continue
         nodes[node] = None
         parents = node.next_functions
+        for parent, _ in parents:
+            todo.append(parent)
         leaf = None if parents else getattr(node, "variable", None)
         if leaf is not None:  # an AccumulateGrad node
             found[id(leaf)] = leaf
-        else:
-            todo.extend(parent for parent, _ in parents)
     return nodes
 
 

@@ -157,7 +157,7 @@ class Network:
             sender.reply(to, frame)
             return
         try:
-            sender.connection_to(to).forward(frame)
+            sender.connection_to(to).requests.forward(frame)
         except (UnknownWorker, WorkerClosed) as error:  # it has left: its frames are lost
             name = to if isinstance(to, str) else to.id
             sender.core.lose(name, getattr(error, "reason", "it has left"))
@@ -206,7 +206,7 @@ class Network:
         garbage = []
         for host in list(self.hosts.values()):
             for connection in host.connections():
-                if connection.garbage and not connection.transport.closed:
+                if connection.garbage.ids and not connection.transport.closed:
                     garbage.append(connection)
         for connection in garbage:
             connection.flush()
@@ -225,7 +225,7 @@ class Network:
         for host in list(self.hosts.values()):
             for connection in host.connections():
                 with contextlib.suppress(WorkerClosed):
-                    connection.flush_idle()
+                    connection.garbage.flush_idle()
 
 
 # A forked process has one thread: the others must not be in the middle of anything then.

@@ -229,7 +229,7 @@ class Worker(TrainingCalls, ABC):
         >>> x.get()
         tensor([1., 1.])
         """
-        return self.connection().cancel()
+        return self.connection().requests.cancel()
 
     def group(self) -> MessageGroup:
         """Collect the requests to this worker inside a ``with`` block, and send them in one
@@ -388,7 +388,7 @@ class RemoteNamespace:
         return RemoteNamespace(self._connection, full)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self._connection.check_not_recording(f"{self._name} at")
+        self._connection.requests.check_not_recording(f"{self._name} at")
         if self._name in REFUSED_NAMES:
             raise OperationRefused(self._name, REFUSED_NAMES[self._name])
         if self._name not in BY_NAME:
@@ -398,10 +398,10 @@ class RemoteNamespace:
         packed, keywords = operands.pack(args, kwargs)
         expected = returns(number, args, kwargs)
         out = new_id() if expected is None else first_id(expected.count)
-        value = self._connection.command(
+        value = self._connection.operations.command(
             number, packed, keywords, out, operands.packer.buffers, expected
         )
-        return self._connection.results(value, out, expected)
+        return self._connection.operations.results(value, out, expected)
 
 
 def _is_operation_or_prefix(name: str) -> bool:

@@ -345,7 +345,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         What belongs to others stays.
         """
         connection = self.connection()
-        connection.tell(Drop(0, tuple(self.list_objects())))
+        connection.requests.tell(Drop(0, tuple(self.list_objects())))
 
     def __repr__(self) -> str:
         state = " closed" if self.closed or self.line.ended is not None else ""

@@ -19,6 +19,7 @@ from syft.serde.registry import register, register_code, unpack_items
 REF = int(TypeCode.REF)
 REFS = int(TypeCode.REFS)
 _NAMING = frozenset((REF, REFS))
+_MOST_DROPPED = 1 << 16
 
 
 class Reference:
@@ -84,3 +85,23 @@ def _named_by(operand: Sequence[Any]) -> Iterable[int]:
     if operand[0] == REF and len(operand) > 3:
         return ()
     return [id for id in (operand[1:2] if operand[0] == REF else operand[1:]) if type(id) is int]
+
+
+def expanded(drop: Sequence[int | tuple[int, int]]) -> Sequence[int]:
+    """The ids in a list of ids and ``(first id, count)`` pairs.
+
+    >>> expanded((5, (7, 3)))
+    [5, 7, 8, 9]
+    """
+    if tuple not in map(type, drop):  # nearly always
+        return drop  # type: ignore[return-value]
+    ids: list[int] = []
+    for item in drop:
+        if type(item) is int:
+            ids.append(item)
+            continue
+        first, count = item  # type: ignore[misc]
+        if not 0 <= count <= _MOST_DROPPED - len(ids):
+            raise MalformedMessage("$.drop", f"at most {_MOST_DROPPED} ids", str(count))
+        ids.extend(range(first, first + count))
+    return ids

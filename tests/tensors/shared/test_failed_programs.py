@@ -14,7 +14,7 @@ from syft.crypto import dealing
 from syft.exceptions import ObjectNotReady, SessionEnded, SharedOperationFailed, WorkerLost
 from syft.tensors.shared import session_recording
 from syft.tensors.shared.shared_values import shared_cell
-from syft.workers.client.connection import Connection
+from syft.workers.client.replies import Replies
 from syft.workers.handlers import share_runs
 
 
@@ -202,7 +202,7 @@ def test_what_is_under_way_is_asked_for_again(failing, monkeypatch):
     """A worker may say that nothing can bring an answer, before it knows who is gone."""
     x = failing.share(X)
     x.get()
-    wait, left = Connection.wait_settled, [3]
+    wait, left = Replies.wait_settled, [3]
 
     def impatient(line, pending):
         if left[0]:
@@ -210,7 +210,7 @@ def test_what_is_under_way_is_asked_for_again(failing, monkeypatch):
             raise ObjectNotReady("alice")
         wait(line, pending)
 
-    monkeypatch.setattr(Connection, "wait_settled", impatient)
+    monkeypatch.setattr(Replies, "wait_settled", impatient)
     failing.fails(lambda: x.relu().get())
     assert x.get().tolist() == X.tolist() and not left[0]
     left[0] = 1000

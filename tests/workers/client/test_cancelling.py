@@ -112,7 +112,7 @@ def test_another_caller_gets_its_result(dan: sy.VirtualWorker, alice: sy.Virtual
     assert dan.cancel() == 1
     sy.synchronize()
     assert dan.core.store.objects[theirs].tolist() == [0, 0]
-    alice.connection_to("dan").tell(Drop(0, (theirs,)))
+    alice.connection_to("dan").requests.tell(Drop(0, (theirs,)))
     dan.work()
     del y
 

@@ -34,7 +34,7 @@ def receive(connection: Connection, seq: int, error: Exception) -> None:
     """Have a reply come that says that a request failed."""
     failure = Failure(seq, pack_error(error, Packer()))
     connection.transport.replies.append(Frame(encode(failure), []))
-    connection.read_replies()
+    connection.replies.read()
 
 
 # ------------------------------------------------------------------------------- replies by hand
@@ -59,7 +59,7 @@ def fail(connection: Connection, order: tuple[int, ...]) -> list[Pending]:
     requests = [
         Pending(place, made=(made,)) for place, (made, _) in zip(places, FAILURES, strict=True)
     ]
-    connection.pending.update(enumerate(requests, 1001))
+    connection.replies.pending.update(enumerate(requests, 1001))
     for index in order:
         receive(connection, 1001 + index, FAILURES[index][1])
     return requests
@@ -71,9 +71,9 @@ def test_in_whatever_order_failures_come_the_cause_is_raised(
 ) -> None:
     fail(connection, order)
     with pytest.raises(ValueError, match="^the cause") as caught:
-        connection.raise_unseen()
+        connection.replies.raise_unseen()
     assert "line 4" in caught.value.__notes__[0]
-    connection.raise_unseen()
+    connection.replies.raise_unseen()
     del caught
 
 
@@ -84,28 +84,28 @@ def test_who_waits_for_what_follows_is_told_the_cause(
     requests = fail(connection, order)
     for index in (3, 0, 3, 4, 1):
         with pytest.raises(ValueError, match="^the cause"):
-            connection.take(requests[index])
+            connection.replies.take(requests[index])
     with pytest.raises(IndexError):  # nobody has seen this one
-        connection.raise_unseen()
-    connection.raise_unseen()
+        connection.replies.raise_unseen()
+    connection.replies.raise_unseen()
 
 
 def test_failures_that_seem_to_follow_from_each_other_are_raised(connection: Connection) -> None:
     for seq, (made, missing) in enumerate([(5, 6), (6, 5), (7, 7)], 1001):
-        connection.pending[seq] = Pending(made=(made,))
+        connection.replies.pending[seq] = Pending(made=(made,))
         receive(connection, seq, ObjectNotFound(missing, "dan"))
     with pytest.raises(ObjectNotFound):
-        connection.raise_unseen()
-    connection.raise_unseen()
+        connection.replies.raise_unseen()
+    connection.replies.raise_unseen()
 
 
 def test_a_failure_that_cannot_be_read_is_raised_in_its_turn(connection: Connection) -> None:
-    connection.pending[1001] = Pending(made=(5,))
+    connection.replies.pending[1001] = Pending(made=(5,))
     connection.transport.replies.append(Frame(encode(Failure(1001, ["no", "error"])), []))
-    connection.pending[1002] = request = Pending()
+    connection.replies.pending[1002] = request = Pending()
     receive(connection, 1002, ObjectNotFound(5, "dan"))
     with pytest.raises(sy.exceptions.WireError):
-        connection.take(request)
+        connection.replies.take(request)
 
 
 # --------------------------------------------------------------------------------- by a worker

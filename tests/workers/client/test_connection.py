@@ -310,7 +310,11 @@ def test_replies_nobody_waits_for_are_ignored(worker: sy.VirtualWorker) -> None:
     answer(worker, Done(late), Value(late, 5), Parked(late), Skipped(late), failure, Forgotten())
     assert x.get().tolist() == [1, 1]
     connection = x.child.connection
-    assert not connection.pending and not connection.unseen and not connection.transport.replies
+    assert (
+        not connection.replies.pending
+        and not connection.replies.unseen
+        and not connection.transport.replies
+    )
 
 
 @pytest.mark.virtual_only("replaces a function in the worker's process")
@@ -343,7 +347,11 @@ def test_nothing_is_left_pending(worker: sy.VirtualWorker) -> None:
     assert y.get().tolist() == [4, 4] and x.get().tolist() == [1, 1]
     sy.synchronize()
     assert not inspect(worker).objects
-    assert not connection.pending and not connection.unseen and not connection.garbage
+    assert (
+        not connection.replies.pending
+        and not connection.replies.unseen
+        and not connection.garbage.ids
+    )
 
 
 # ----------------------------------------------------------------------------------- closed workers
@@ -432,7 +440,7 @@ def test_a_worker_that_waits_for_itself_is_served_by_itself(hook: sy.TorchHook) 
     assert pointer.tolist() == [1, 1]
     pointer.remote_get()
     pointer.remote_get()
-    assert not dan.connection_to(dan).pending
+    assert not dan.connection_to(dan).replies.pending
     assert pointer.get().tolist() == [1, 1]
 
 
@@ -474,7 +482,7 @@ def test_a_request_that_cannot_be_read_says_so(
             connection.ask(Describe, "abc")
         assert f"Raised on worker 'worker', asked for at {__file__}" in caught.value.__notes__[0]
         del caught
-        assert connection.pending == {} and connection.unseen == []
+        assert connection.replies.pending == {} and connection.replies.unseen == []
     assert x.tags == set()
 
 
@@ -486,10 +494,10 @@ def test_a_command_that_cannot_be_read_says_so(worker: sy.VirtualWorker, observe
         worker.network.observers.append(lambda sender, receiver, frame: None)
     for answered in (True, False):
         with pytest.raises(MalformedMessage, match="expected `int`, got `str`"):
-            connection.command("abc", (), None, 0, [], None if answered else ONE_TENSOR)
+            connection.operations.command("abc", (), None, 0, [], None if answered else ONE_TENSOR)
             assert worker.pipelined and not answered
             sy.synchronize()  # nobody waited for it until here
-        assert connection.pending == {} and connection.unseen == []
+        assert connection.replies.pending == {} and connection.replies.unseen == []
     assert x.tags == set()
 
 
@@ -536,11 +544,13 @@ def asked(kind: type[Message], id: int) -> tuple[Any, ...]:
 def question(connection: Connection, kind: type[Message], id: int) -> None:
     """Ask a question of a kind about an object."""
     if kind is Command:
-        connection.command(BY_NAME["torch.Tensor.max"], ((REF, id), 0), None, new_id(), [], None)
+        connection.operations.command(
+            BY_NAME["torch.Tensor.max"], ((REF, id), 0), None, new_id(), [], None
+        )
     elif kind is Run:
         action = Action(BY_NAME["torch.Tensor.neg_"], (Slot(0),), {}, None)
         group = Group((InputKind.REFERENCE,), Program(1, (action,), ()))
-        connection.run("neg", lambda: group, [id], 0, answered=True)
+        connection.operations.run("neg", lambda: group, [id], 0, answered=True)
     else:
         connection.ask(kind, *asked(kind, id))
 
@@ -568,8 +578,8 @@ def test_a_question_after_a_failure_is_not_made(
     assert [type(e.message) for e in log if e.sender == "dan"] == [Failure, Skipped]
     assert {id: value.tolist() for id, value in dan.core.store.objects.items()} == before
     assert not dan.core.store.promised and dan.core.store.open(x.id_at_location).__dict__ == {}
-    assert not connection.pending and not connection.unseen
-    assert dropped in connection.garbage, "its drop will go along with the next request"
+    assert not connection.replies.pending and not connection.replies.unseen
+    assert dropped in connection.garbage.ids, "its drop will go along with the next request"
     assert x.tags == set() and dropped not in dan.core.store.objects
     assert not inspect(alice).objects
     if kind is Run:
@@ -605,10 +615,10 @@ def test_callers_of_one_name_do_not_meet(worker: sy.VirtualWorker, stranger: Con
     theirs = stranger.put(torch.zeros(2), None)
     action = Action(BY_NAME["torch.exp"], (Slot(0),), {}, Slot(1))
     exponential = Group((InputKind.REFERENCE,), Program(1, (action,), (Slot(1),)))
-    first, _ = stranger.run("exp", lambda: exponential, [theirs])
+    first, _ = stranger.operations.run("exp", lambda: exponential, [theirs])
     with worker.group():
         doubled = mine * 2  # has the same number
-    again, _ = stranger.run("exp", lambda: exponential, [first])
+    again, _ = stranger.operations.run("exp", lambda: exponential, [first])
     assert doubled.get().tolist() == [2, 2]
     assert stranger.ask(Fetch, again)[0].item() == pytest.approx(math.e)
     with pytest.raises(ObjectNotFound):

@@ -71,7 +71,7 @@ def test_the_id_of_a_constant_that_left_may_be_taken(
     del other, again
     assert bob.objects_count() == 0, "nothing stays behind"
     connection = bob.connection()
-    assert not connection._owners, "and nothing is counted for ever"
+    assert not connection.garbage.owners, "and nothing is counted for ever"
     del left
 
 
@@ -80,7 +80,7 @@ def test_a_promise_that_was_fetched_is_counted_no_more(bob: sy.VirtualWorker) ->
     kept = torch.ones(2).send(bob, id=promise.id_at_location)
     assert promise.get().tolist() == [1, 1]
     other = torch.zeros(2).send(bob, id=kept.id_at_location)
-    assert other.get().tolist() == [0, 0] and not bob.connection()._owners
+    assert other.get().tolist() == [0, 0] and not bob.connection().garbage.owners
     del kept
 
 

@@ -325,7 +325,7 @@ def test_a_leaf_that_is_gone_is_no_obstacle(worker: Any) -> None:
     x, y = leaf(worker, 1.0), leaf(worker, 2.0)
     assert x.grad is None and y.grad is None
     (x * y).backward()
-    x.child.connection.tell(Drop(0, (x.id_at_location,)))  # somebody else took it away
+    x.child.connection.requests.tell(Drop(0, (x.id_at_location,)))  # somebody else took it away
     assert y.grad.copy().get() == 1
     with pytest.raises(ObjectNotFound):
         x.grad  # noqa: B018
@@ -386,7 +386,7 @@ def other(hook: sy.TorchHook, worker: Any) -> Iterator[Callable[[torch.Tensor], 
 
     def pointer(x: Any) -> torch.Tensor:
         sy.synchronize()
-        x.child.connection.tell(Share(x.id_at_location, ("eve",)))
+        x.child.connection.requests.tell(Share(x.id_at_location, ("eve",)))
         return connection.pointer(x.id_at_location, garbage_collect_data=False)
 
     yield pointer

@@ -526,7 +526,7 @@ def test_what_runs_by_its_number_comes_after_what_is_held(
     connection = x.child.connection
     with worker.group():
         x.mul_(3)
-        first, _ = connection.run("neg", lambda: group, [x.id_at_location])
+        first, _ = connection.operations.run("neg", lambda: group, [x.id_at_location])
     assert connection.pointer(first).get().tolist() == [-3, -3]
 
 

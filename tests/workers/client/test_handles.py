@@ -220,7 +220,7 @@ def test_waiting_for_a_promise_lets_those_work_who_may_keep_it(
     # Eve is told to put it there; she does so when she works.
     eve.connection_to(dan).put(torch.full((1,), 6.0), promise.id_at_location)
     assert later.child.handle.result().get().tolist() == [7]
-    assert not connection.pending
+    assert not connection.replies.pending
 
 
 # ----------------------------------------------------------- what is sent, fetched or run backward
@@ -328,7 +328,7 @@ def test_done_callbacks_are_called_once_where_the_reply_is_read(worker: sy.Virtu
     later.child.handle.add_done_callback(lambda handle: called.append(handle.succeeded()))
     kept.child.handle.add_done_callback(lambda handle: called.append(handle.done()))
     assert called == ["first", "second", True, True]
-    assert kept.child.connection.callbacks == {}
+    assert kept.child.connection.replies.callbacks == {}
 
 
 def test_an_order_that_is_answered_with_a_value_is_refused(

@@ -85,7 +85,7 @@ def test_a_timer_drops_nothing_that_a_group_is_about_to_name(
     send, found = MessageGroup._send, []
 
     def interrupted(*args: Any) -> None:
-        found.append((list(connection.garbage), connection.flush_idle()))
+        found.append((list(connection.garbage.ids), connection.garbage.flush_idle()))
         send(*args)
 
     monkeypatch.setattr(MessageGroup, "_send", interrupted)
@@ -93,32 +93,34 @@ def test_a_timer_drops_nothing_that_a_group_is_about_to_name(
     with bob.group():
         y = x + 1
         del x
-        assert not connection.flush_idle()
+        assert not connection.garbage.flush_idle()
     assert found == [([id], False)]
     assert y.get().tolist() == [2, 2]
     with pytest.raises(KeyError), bob.group():
         raise KeyError
     del y
-    assert connection.flush_idle() is False and not connection.garbage, "got: nothing is left"
+    assert (
+        connection.garbage.flush_idle() is False and not connection.garbage.ids
+    ), "got: nothing is left"
     z = torch.ones(2).send(bob)
     del z
-    assert connection.flush_idle() and not connection.flush_idle()
+    assert connection.garbage.flush_idle() and not connection.garbage.flush_idle()
     assert stored(bob) == 0
 
 
 def test_a_timer_leaves_alone_what_others_take(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
     connection = bob.connection()
-    assert not connection._take(5), "a request has it"
+    assert not connection.garbage._take_one(5), "a request has it"
     promised = bob.promise()
     x = torch.ones(2).send(bob)
     del x
-    assert not connection.flush_idle(), "pointers to a promise are counted by the requests"
+    assert not connection.garbage.flush_idle(), "pointers to a promise are counted by the requests"
     kept = torch.ones(2).send(bob, id=promised.id_at_location)
     del promised, kept
     connection.flush()
     bob.close()
     connection.garbage.append(5)
-    assert not connection.flush_idle()
+    assert not connection.garbage.flush_idle()
     hook.local_worker.network.flush_idle()
 
 
@@ -130,6 +132,6 @@ def test_another_thread_may_send_the_garbage_meanwhile(bob: sy.VirtualWorker) ->
             return super().__len__() + 1
 
     connection = torch.ones(2).send(bob).child.connection
-    usual, connection.garbage = connection.garbage, Racing([5, 6])
-    assert sorted(connection._take_garbage()) == [5, 6]
-    connection.garbage = usual
+    usual, connection.garbage.ids = connection.garbage.ids, Racing([5, 6])
+    assert sorted(connection.garbage.take()) == [5, 6]
+    connection.garbage.ids = usual

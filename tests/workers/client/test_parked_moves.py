@@ -185,7 +185,7 @@ def test_what_takes_a_while_to_come_comes(worker: Any, other: Any) -> None:
     kept = keep(promise)
     assert later.get().tolist() == [4, 4] and moved.get().tolist() == [2, 2]
     sy.synchronize()
-    assert not moved.child.connection.moves
+    assert not moved.child.connection.replies.moves.by_id
     assert "ObjectNotFound" in refusal(lambda: moved.tolist()), "it was fetched"
     del kept
 
@@ -318,9 +318,9 @@ def test_failed_moves_are_not_remembered_for_ever(worker: Any, other: Any) -> No
     kept = keep(promise)
     for pointer in pointers:
         failure(pointer.child.handle.wait)
-    assert len(pointers[0].child.connection.moves) == 64
+    assert len(pointers[0].child.connection.replies.moves.by_id) == 64
     assert isinstance(failure(pointers[-1].tolist), RuntimeError)
-    while failures := [one for one in (worker, other) if one.connection().unseen]:
+    while failures := [one for one in (worker, other) if one.connection().replies.unseen]:
         for one in failures:
             failure(one.connection().synchronize)
     del kept
@@ -336,7 +336,7 @@ def test_a_leaf_of_which_no_view_is_taken_is_not_moved(
         raise LimitExceeded("worker 'alice'", "MAX_OBJECTS", 1, 2)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(bob.connection_to(alice)), "command", command)
+        patch.setattr(type(bob.connection_to(alice).operations), "command", command)
         assert refusal(lambda: leaf.move(alice)).startswith("LimitExceeded")
     bob.collect()
     assert not inspect(alice).objects

@@ -199,7 +199,7 @@ def test_a_handle_does_not_keep_a_promise(worker: Any) -> None:
     del promise
     worker.collect()
     sy.synchronize()
-    assert not connection.pending
+    assert not connection.replies.pending
     late = torch.ones(2).send(worker, id=id)
     assert set(inspect(worker).objects) == {id}, "it is a new object"
     del late

@@ -129,7 +129,7 @@ def connection(request: pytest.FixtureRequest, me: sy.VirtualWorker) -> Connecti
     """A connection from the local worker to one that the test plays."""
     location = SimpleNamespace(id="far", closed=False)
     connection = Connection(me, location, Played(request.param), me.connection_to)
-    connection.garbage = []
+    connection.garbage.append = connection.garbage.ids.append
     return connection
 
 
@@ -140,7 +140,9 @@ def played(connection: Connection) -> Played:
 
 def tell(connection: Connection, answered: bool = False) -> Any:
     """A command; the first one has the number 1."""
-    return connection.command(NEG, ((0, 5),), None, 77, [], None if answered else ONE_TENSOR)
+    return connection.operations.command(
+        NEG, ((0, 5),), None, 77, [], None if answered else ONE_TENSOR
+    )
 
 
 def fields_of(request: Any) -> tuple[int | None, tuple[int, ...]]:
@@ -150,7 +152,9 @@ def fields_of(request: Any) -> tuple[int | None, tuple[int, ...]]:
 
 def at_rest(connection: Connection) -> bool:
     """Whether nothing is under way or unseen."""
-    return not (connection.pending or connection.unseen or connection.transport.replies)
+    return not (
+        connection.replies.pending or connection.replies.unseen or connection.transport.replies
+    )
 
 
 # --------------------------------------------------------------------------------- what is no reply
@@ -180,7 +184,7 @@ def test_what_is_no_reply_is_an_error_of_who_waits(
     assert connection.ask(Describe, 5) == 7, "the line goes on"
     played(connection).say(said)
     with pytest.raises((MalformedMessage, sy.exceptions.LimitExceeded)) as caught:
-        connection.command(NEG, ((0, 5),), None, 6)
+        connection.operations.command(NEG, ((0, 5),), None, 6, [])
         connection.ask(Describe, 5)
     assert caught.value.path == path and expected in str(caught.value)
     del caught
@@ -213,16 +217,16 @@ def test_a_skipped_question_raises_the_earlier_error(connection: Connection, que
     ask: dict[str, Callable[[], Any]] = {
         "command": lambda: tell(connection, answered=True),
         "ask": lambda: connection.ask(Fetch, 5),
-        "run": lambda: connection.run("same", lambda: same, [5], answered=True),
+        "run": lambda: connection.operations.run("same", lambda: same, [5], answered=True),
     }
     with pytest.raises(RemoteFailure, match="first"):
         ask[question]()
-    assert connection.garbage == [99], "it was to be dropped by a request that was not made"
+    assert connection.garbage.ids == [99], "it was to be dropped by a request that was not made"
     assert fields_of(transport.sent[1]) == (0, (99,))
-    assert at_rest(connection) and connection.calls.find("same") is None
+    assert at_rest(connection) and connection.replies.calls.find("same") is None
     transport.say(Value(3, 7))
     assert connection.ask(Describe, 5) == 7
-    assert fields_of(transport.sent[2]) == (1, (99,)) and connection.garbage == []
+    assert fields_of(transport.sent[2]) == (1, (99,)) and connection.garbage.ids == []
 
 
 def test_a_question_is_skipped_for_a_reason(connection: Connection) -> None:
@@ -232,7 +236,7 @@ def test_a_question_is_skipped_for_a_reason(connection: Connection) -> None:
         connection.ask(Describe, 5)
     assert caught.value.got == "a skipped request, and no failure before it"
     del caught
-    assert connection.garbage == [99] and connection.ask(Describe, 5) == 7
+    assert connection.garbage.ids == [99] and connection.ask(Describe, 5) == 7
 
 
 @pytest.mark.parametrize("question", ["command", "ask", "run"])
@@ -242,12 +246,12 @@ def test_what_was_skipped_for_a_failure_raised_before_is_made_again(
     """A failure that follows from one already raised comes late: there is nothing more to raise."""
     transport = played(connection)
     transport.say(Parked(1), Parked(2))
-    made = connection.command(NEG, ((0, 5),), None, 77, [], ONE_TENSOR)
-    connection.command(NEG, ((0, 77),), None, 78, [], ONE_TENSOR)
+    made = connection.operations.command(NEG, ((0, 5),), None, 77, [], ONE_TENSOR)
+    connection.operations.command(NEG, ((0, 77),), None, 78, [], ONE_TENSOR)
     transport.replies.append(frame(failed(1, RemoteFailure("wrong", "first"))))
-    connection.read_replies()
+    connection.replies.read()
     with pytest.raises(RemoteFailure, match="first"):
-        connection.take(made)
+        connection.replies.take(made)
     del made
     late = failed(2, ObjectNotFound(77, "far", "it was never there"))
     if transport.kind == "call":
@@ -260,12 +264,12 @@ def test_what_was_skipped_for_a_failure_raised_before_is_made_again(
     ask: dict[str, Callable[[], Any]] = {
         "command": lambda: tell(connection, answered=True),
         "ask": lambda: connection.ask(Fetch, 5),
-        "run": lambda: connection.run("same", lambda: same, [5], answered=True)[1],
+        "run": lambda: connection.operations.run("same", lambda: same, [5], answered=True)[1],
     }
     assert ask[question]() == 7
     *_, skipped, again = transport.sent
     assert fields_of(skipped) == (1, (99,)) and fields_of(again) == (2, (99,))
-    assert type(again) is type(skipped) and connection.garbage == [] and at_rest(connection)
+    assert type(again) is type(skipped) and connection.garbage.ids == [] and at_rest(connection)
 
 
 def test_a_worker_that_skips_for_ever_is_not_asked_for_ever(connection: Connection) -> None:
@@ -319,7 +323,7 @@ def test_what_is_told_waits_no_longer_than_until_it_is_parked(connection: Connec
     assert transport.withdraw_all() == 0, "a worker of this process begins at once what it gets"
     connection.synchronize()
     assert pending.parked and not pending.settled and len(transport.coming) == 1
-    connection.wait(pending)
+    connection.replies.wait(pending)
     assert pending.settled and at_rest(connection)
 
 
@@ -344,7 +348,7 @@ def test_numbers_that_were_forgotten_are_defined_again(connection: Connection) -
         if forgotten:
             transport.replies.append(frame(Forgotten()))
         transport.say(Done(number))
-        first, result = connection.run("same", lambda: same, [5], answered=True)
+        first, result = connection.operations.run("same", lambda: same, [5], answered=True)
         assert result is STORED
         sent = transport.sent[-1]
         assert type(sent) is Run and (sent.out, sent.number) == (first, 0)
@@ -383,8 +387,10 @@ def test_who_stops_waiting_takes_the_request_back(connection: Connection, unread
     with pytest.raises(ObjectNotReady):
         connection.ask(Fetch, 5)
     assert transport.sent[1:] == ([] if unread else [Cancel(2, 1)])
-    assert connection.pending == {}
-    assert connection.garbage == ([99] if unread else []), "if it was not read, nor was its drop"
+    assert connection.replies.pending == {}
+    assert connection.garbage.ids == (
+        [99] if unread else []
+    ), "if it was not read, nor was its drop"
     transport.say(*(() if unread else (Done(2),)), Value(2 if unread else 3, 7))
     assert connection.ask(Describe, 5) == 7 and at_rest(connection)
 
@@ -416,7 +422,7 @@ def test_a_line_that_is_cut_says_so(connection: Connection) -> None:
     transport.close()
     for request in (
         lambda: connection.ask(Describe, 5),
-        lambda: connection.tell(Drop(9, ())),
+        lambda: connection.requests.tell(Drop(9, ())),
         lambda: connection.put(torch.ones(1), None),
     ):
         with pytest.raises(WorkerClosed, match="Worker 'far' is closed"):
@@ -448,7 +454,7 @@ def test_requests_are_made_for_the_user_of_the_moment(
         connection.ask(Describe, 5)
     assert transport.users[before:] == ["ann", None]
     me.user = "bea"
-    connection.tell(Drop(9, ()))
+    connection.requests.tell(Drop(9, ()))
     assert transport.users[before:] == ["ann", None, "bea"], "also where no reply matters"
 
 
@@ -495,5 +501,5 @@ def test_a_transport_is_two_methods_and_whether_it_is_closed(
         connection.ask(Fetch, id, user=None)
     connection.owner.user = None
     transport.collect()
-    assert connection.cancel() == 0 and not transport.withdraw(Frame(b"", []))
+    assert connection.requests.cancel() == 0 and not transport.withdraw(Frame(b"", []))
     transport.close()

@@ -15,7 +15,7 @@ from syft.serde.packer import Packer
 from syft.workers.client.connection import Connection
 from syft.workers.client.pending import STORED
 from syft.workers.client.sent_calls import Calls, ranges
-from syft.workers.core.pipeline import expanded
+from syft.workers.wire.references import expanded
 from syft.workers.wire import numbering
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.numbering import MAX_BYTES, NUMBERS, NumberedCall, Table, weight_of
@@ -43,14 +43,16 @@ def _one_call(connection: Connection, count: int, source: Any) -> None:
     choice = random.random()
     if choice < 0.05:  # a definition that the other end refuses
         wrong = Group((R, R), adding(1).program)
-        text = refusal(lambda: connection.run(("bad", count), lambda: wrong, [1, 2]))
+        text = refusal(lambda: connection.operations.run(("bad", count), lambda: wrong, [1, 2]))
         assert "MalformedMessage" in text
     elif choice < 0.1:  # an id that is not there
-        text = refusal(lambda: connection.run(("add", count), lambda: adding(count), [12345]))
+        text = refusal(
+            lambda: connection.operations.run(("add", count), lambda: adding(count), [12345])
+        )
         assert "ObjectNotFound" in text
     else:
         inputs = [source.id_at_location]
-        first, value = connection.run(("add", count), lambda: adding(count), inputs)
+        first, value = connection.operations.run(("add", count), lambda: adding(count), inputs)
         assert value is STORED
         result = connection.pointer(first).get()
         assert torch.equal(result, torch.full(tuple(source.shape), float(count)))
@@ -75,12 +77,12 @@ def test_there_are_so_many_numbers(bob: sy.VirtualWorker) -> None:
     connection = x.child.connection
     for _ in range(2):
         for key in range(NUMBERS + 10):
-            first, _ = connection.run(key, lambda: adding(1), [x.id_at_location])
+            first, _ = connection.operations.run(key, lambda: adding(1), [x.id_at_location])
             connection.garbage.append(first)
     assert sorted(table_of(bob).entries) == list(range(NUMBERS))
-    assert len(connection.calls._keys) <= NUMBERS
+    assert len(connection.replies.calls._keys) <= NUMBERS
     assert bob.stats.cache_hits == 0  # each was forgotten before it came again
-    first, _ = connection.run(NUMBERS + 9, lambda: adding(1), [x.id_at_location])
+    first, _ = connection.operations.run(NUMBERS + 9, lambda: adding(1), [x.id_at_location])
     connection.garbage.append(first)
     assert bob.stats.cache_hits == 1
 
@@ -158,7 +160,7 @@ def test_another_user_starts_anew(me: sy.VirtualWorker, bob: sy.VirtualWorker) -
     for user, known in ((None, False), (None, True), ("ann", False), ("ann", True), (None, False)):
         me.user = user
         hits = bob.stats.cache_hits
-        first, _ = connection.run("key", lambda: adding(1), [x.id_at_location])
+        first, _ = connection.operations.run("key", lambda: adding(1), [x.id_at_location])
         connection.garbage.append(first)
         assert (bob.stats.cache_hits > hits) is known
 

@@ -381,8 +381,8 @@ def test_a_promise_that_is_never_kept_leaves_nothing(worker: sy.VirtualWorker) -
     assert not inspect(worker).objects
     assert not worker.core.dataflow.active and not worker.core.dataflow._unwanted
     connection = worker.network.local.connection_to(worker)
-    connection.read_replies()
-    assert not connection.pending
+    connection.replies.read()
+    assert not connection.replies.pending
 
 
 def test_parking_many_operations_takes_time_in_proportion(bob: sy.VirtualWorker) -> None:

@@ -147,6 +147,12 @@ def test_every_kind_is_declared() -> None:
     assert set(DECLARATIONS) == set(WorkerCore.handlers) == set(get_args(messages.Request))
 
 
+def test_what_makes_an_object_of_another_walks_through_it() -> None:
+    making = {kind for kind, it in DECLARATIONS.items() if it.reads and it.makes}
+    walking = {kind for kind, it in DECLARATIONS.items() if it.walks}
+    assert making - walking == {messages.Start}, "its own handler asks, and tells the others"
+
+
 @pytest.mark.parametrize("answer", [messages.Done(1), messages.Value(1, 5)], ids=type)
 def test_an_answer_that_is_not_declared_is_an_error(
     answer: messages.Reply, core: WorkerCore, monkeypatch: pytest.MonkeyPatch

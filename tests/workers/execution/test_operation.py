@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import PermissionDenied
+from syft.exceptions import UnsupportedOperation
 from syft.workers.execution.operation import run_in_mode
 from syft.workers.hardening.unwritten import Clearing, KeepingSizes
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
@@ -53,16 +55,38 @@ def test_what_clears_is_found_where_its_function_is() -> None:
         assert Clearing(function) == Clearing(function) == KeepingSizes(Clearing(function))
 
 
-def test_set_leaves_private_what_is_private(hook: sy.TorchHook) -> None:
+JOINING: dict[str, Callable[[Any, Any], object]] = {
+    "set_": lambda x, other: x.set_(other),
+    "data": lambda x, other: setattr(x, "data", other),
+}
+
+
+@pytest.mark.parametrize("name", JOINING)
+@pytest.mark.parametrize("user", [None, "ann"])
+def test_memory_of_another_guard_is_not_joined(
+    name: str, user: str | None, hook: sy.TorchHook
+) -> None:
+    bob = sy.VirtualWorker(hook, id="joining")
+    bob.hold(torch.ones(2).private_tensor(allowed_users=["ann"]).tag("#data"))
+    worker = bob.as_user(user) if user else bob
+    (data,) = worker.search("#data")
+    made, public = data * 2, torch.zeros(2).send(worker)
+    with pytest.raises(UnsupportedOperation, match="tensor of another guard.*copy_"):
+        JOINING[name](made, public)
+    assert made.get(user="ann").tolist() == [2, 2] and public.get().tolist() == [0, 0]
+    bob.close()
+
+
+@pytest.mark.parametrize("name", JOINING)
+def test_memory_of_the_same_guard_is_joined(name: str, hook: sy.TorchHook) -> None:
     bob = sy.VirtualWorker(hook, id="joining")
     bob.hold(torch.ones(2).private_tensor(allowed_users=["ann"]).tag("#data"))
     (data,) = bob.search("#data")
-    made, public = data * 2, torch.zeros(3).send(bob)
-    made.set_(public)
-    with pytest.raises(PermissionDenied):
-        made.copy().get()
-    public += 1
-    assert made.get(user="ann").tolist() == [0, 0, 0], "it lies in memory of its own"
+    made, other, public = data * 2, data * 3, torch.zeros(2).send(bob)
+    for target in (made, public):
+        JOINING[name](target, other)
+    other += 1
+    assert all(one.get(user="ann").tolist() == [4, 4] for one in (made, public, other))
     bob.close()
 
 

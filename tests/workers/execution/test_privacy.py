@@ -192,7 +192,7 @@ def launder_set(s: Scene) -> torch.Tensor:
     public = at(s.bob)
     number, link = BY_NAME["torch.Tensor.set_"], public.child
     args = ((REF, link.id_at_location), (REF, s.secret.id_at_location))
-    link.connection.command(number, args, None, 0, [], None)
+    link.connection.operations.command(number, args, None, 0, [], None)
     return public
 
 

@@ -236,7 +236,7 @@ def wait(pending: list[tuple[Any, Any]]) -> None:
     errors: list[Exception] = []
     for connection, one in pending:
         try:
-            connection.wait(one)
+            connection.replies.wait(one)
         except Exception as error:
             errors.append(error)
     try:

@@ -21,6 +21,7 @@ from syft.exceptions import (
     ObjectIdTaken,
     ObjectNotFound,
     ObjectNotReady,
+    PermissionDenied,
     RemoteFailure,
     ResultMismatch,
     UnknownWorker,
@@ -115,6 +116,20 @@ def test_three_workers_sum_private_numbers(
         torch.testing.assert_close(total, expected, rtol=0, atol=3 * 2.0**-25 + 1e-7)
     check_idle(parties)
     assert [pointer.get().tolist() for pointer in private] == [value.tolist() for value in plain]
+
+
+def test_what_a_user_may_send_is_added_for_her(parties: list[sy.VirtualWorker]) -> None:
+    hers = torch.tensor([1, 2]).private_tensor(allowed_users=["ann"])
+    private = [hers.send(worker, user="ann") for worker in parties[:2]]
+    refused = sy.sum_private(*private)
+    for total in refused:
+        with pytest.raises(PermissionDenied, match="may not go to"):
+            total.get(user="ann")
+    sy.synchronize()  # what was raised is not raised again
+    totals = sy.sum_private(*private, user="ann")
+    assert [total.get(user="ann").tolist() for total in totals] == [[2, 4]] * 2
+    with pytest.raises(PermissionDenied):
+        sy.sum_private(*private, user="ann")[0].get()
 
 
 def test_one_worker_or_many(hook: sy.TorchHook) -> None:
@@ -392,14 +407,14 @@ def test_whoever_may_read_a_failure_has_the_sum_fail(hook: sy.TorchHook) -> None
     execution, started, outs = new_id(), [], []
     for rank, (asking, pointer) in enumerate(zip((me, ann), inputs, strict=True)):
         connection = asking.connection_to(parties[rank])
-        out, seq = new_id(), connection.next_seq()
+        out, seq = new_id(), connection.requests.next_seq()
         operand = (0, pointer.id_at_location)
         start = Start(seq, int(CollectiveCode.SUM), execution, NAMES[:2], rank, (operand,), (out,))
         started.append((connection, connection.start(start, made=(out,))))
         outs.append(out)
     for connection, pending in reversed(started):
         with pytest.raises((RemoteFailure, ObjectNotFound)):
-            connection.wait(pending)
+            connection.replies.wait(pending)
     check_idle(parties)
     ann.close()
 
@@ -415,9 +430,9 @@ def test_a_value_of_private_shape_takes_no_part(hook: sy.TorchHook) -> None:
     connection, out = ann.connection_to(parties[0]), new_id()
     operand = (0, chosen.id_at_location)
     about = int(CollectiveCode.SUM), new_id(), NAMES[:2], 0, (operand,), (out,)
-    pending = connection.start(Start(connection.next_seq(), *about), made=(out,))
+    pending = connection.start(Start(connection.requests.next_seq(), *about), made=(out,))
     with pytest.raises((UnsupportedOperation, RemoteFailure), match="a value of private shape"):
-        connection.wait(pending)
+        connection.replies.wait(pending)
     check_idle(parties)
     ann.close()
 
@@ -457,7 +472,7 @@ def test_what_a_party_received_goes_where_it_may_go(
         (there[1], NAMES),
     ):
         connection = pointer.child.connection
-        out, seq = new_id(), connection.next_seq()
+        out, seq = new_id(), connection.requests.next_seq()
         rank = names.index(connection.location.id)
         operand = pointer.child.reference(connection)
         start = Start(seq, int(CollectiveCode.SUM), execution, names, rank, (operand,), (out,))
@@ -465,12 +480,12 @@ def test_what_a_party_received_goes_where_it_may_go(
         outs.append(out)
     connection, pending = started[1]
     with pytest.raises(sy.exceptions.PermissionDenied) as caught:
-        connection.wait(pending)
+        connection.replies.wait(pending)
     assert caught.value.to == "carl" and caught.value.worker == "bob"
     del caught
     for connection, pending in (started[0], started[2]):
         with pytest.raises((RemoteFailure, ObjectNotFound)):
-            connection.wait(pending)
+            connection.replies.wait(pending)
     check_idle(parties)
 
 
@@ -514,7 +529,7 @@ def test_a_party_that_nobody_knows_is_refused_before_it_starts(
     out = new_id()
     connection.start(
         start(
-            seq=connection.next_seq(),
+            seq=connection.requests.next_seq(),
             parties=("alice", "nobody"),
             rank=0,
             args=(ref(x.id_at_location),),

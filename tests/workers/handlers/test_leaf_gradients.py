@@ -131,7 +131,7 @@ def test_an_answer_that_is_no_list_of_kinds_is_malformed(
     bob.collect()
     connection = hook.local_worker.connection_to(bob)
     for answer in (7, [1], b"\x01\x01"):
-        monkeypatch.setattr(type(connection), "_request", lambda *args, wrong=answer: wrong)
+        monkeypatch.setattr(type(connection.requests), "send", lambda *args, wrong=answer: wrong)
         with pytest.raises(MalformedMessage, match="1 kinds as bytes"):
             x.grad  # noqa: B018
     monkeypatch.undo()

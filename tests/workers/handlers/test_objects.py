@@ -279,7 +279,7 @@ def test_a_promise_and_what_keeps_it_own_the_object_together(worker: sy.VirtualW
             assert promise.copy().get().tolist() == [1, 1]
             del promise
         assert not inspect(worker).objects
-    assert not worker.network.local.connection_to(worker)._owners
+    assert not worker.network.local.connection_to(worker).garbage.owners
 
 
 def test_a_pointer_that_does_not_collect(worker: sy.VirtualWorker) -> None:

@@ -641,3 +641,31 @@ def test_what_repeats_its_elements_is_as_large_as_it_looks(
     call(*repeated(4))
     with refused("bytes"):
         call(*repeated((1 << 24) + 1))
+
+
+WINDOWS: dict[str, Callable[[Any, Any], Any]] = {
+    "get": lambda x, worker: x.get(),
+    "copy": lambda x, worker: x.copy(),
+    "move": lambda x, worker: x.move(worker),
+    "remote_send": lambda x, worker: x.remote_send(worker),
+    "get_all": lambda x, worker: sy.get_all([x, x[0]]),
+    "in a chain": lambda x, worker: x.fix_precision().get(),
+}
+"""What sends the elements of an object, or copies them."""
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_that_overlap_are_as_large_as_they_are_sent(name: str, hook: sy.TorchHook) -> None:
+    limits = PeerLimits(bytes=1 << 25)
+    bob, other = (sy.VirtualWorker(hook, id=id, peer_limits=limits) for id in ("strict", "other"))
+
+    def windows(length: int) -> Any:
+        return torch.ones(10_000, dtype=torch.int64).send(bob).unfold(0, length, 1)
+
+    WINDOWS[name](windows(2), other)
+    with refused("bytes"):
+        WINDOWS[name](windows(5_000), other)
+    if name == "get":
+        assert windows(1)[:1].expand(1 << 24, 1).get().shape == (1 << 24, 1), "each travels once"
+    bob.close()
+    other.close()

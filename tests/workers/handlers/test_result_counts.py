@@ -149,7 +149,9 @@ def test_the_caller_of_a_run_has_the_error_and_no_objects(worker: Any, count: in
     call = PlanCall(plan.id_at_location, (InputKind.REFERENCE,))
     for key, definition in (("group", BOTH), ("plan", call)):
         with pytest.raises(ResultMismatch, match="gives 2 results at worker 'dan' where its"):
-            first, _ = connection.run(key, lambda made=definition: made, [x.id_at_location], count)
+            first, _ = connection.operations.run(
+                key, lambda made=definition: made, [x.id_at_location], count
+            )
             dangling = connection.pointer(first + count - 1)
             try:
                 (dangling + 1).get()
@@ -158,7 +160,7 @@ def test_the_caller_of_a_run_has_the_error_and_no_objects(worker: Any, count: in
         connection.flush()
         sy.synchronize()
         assert set(inspect(worker).objects) == held
-    first, _ = connection.run("group", lambda: BOTH, [x.id_at_location], 2)
+    first, _ = connection.operations.run("group", lambda: BOTH, [x.id_at_location], 2)
     assert [connection.pointer(first + at).get().tolist() for at in range(2)] == [[-3, -1], [3, 1]]
 
 
@@ -287,7 +289,7 @@ def test_the_caller_of_a_command_has_the_error_and_no_objects(worker: Any) -> No
         args = ((REF, x.id_at_location),)
         out = first_id(1)
         with pytest.raises(ResultMismatch, match="container of 1 tensor"):
-            connection.command(BY_NAME[name], args, None, out, [], expected)
+            connection.operations.command(BY_NAME[name], args, None, out, [], expected)
             sy.synchronize()
         assert set(inspect(worker).objects) == {x.id_at_location}
 

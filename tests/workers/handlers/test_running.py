@@ -30,7 +30,7 @@ from syft.serde.registry import pack
 from syft.workers.core.peer import Peer, Session
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.handlers.programs import prepares
-from syft.workers.core.pipeline import expanded
+from syft.workers.wire.references import expanded
 from syft.workers.wire import messages, numbering
 from syft.workers.wire.definitions import Group, InputKind, size_of
 from syft.workers.wire.messages import (

@@ -70,7 +70,7 @@ def test_no_request_of_a_stranger_tells_or_changes_anything(
     message, *fields = REQUESTS[name](id)
     line = eve.connection_to(pair.parties[0])
     if name in SILENT:
-        line.transport.deliver(_frame(message(line.next_seq(), *fields)))
+        line.transport.deliver(_frame(message(line.requests.next_seq(), *fields)))
     elif name in HARMLESS:
         assert line.ask(message, *fields) == HARMLESS[name]
     else:

@@ -423,7 +423,7 @@ def test_a_share_that_is_gone_is_the_cause_at_all(client: Client) -> None:
     causes = []
     for connection, one in pending[1:]:
         with pytest.raises((ObjectNotFound, RemoteFailure)) as caught:
-            connection.wait(one)
+            connection.replies.wait(one)
         causes.append(str(caught.value))
         del caught
     assert all(f"no object {x}" in cause for cause in causes), causes
@@ -550,7 +550,7 @@ def test_programs_that_are_not_the_same_are_an_error_and_no_leak(pair: Client) -
     code = CollectiveCode.SHARES
     pending = pair.start(code, pair.everybody, args, [[out], [out], []], execution)
     line = pair.caller.connection_to(pair.parties[0])
-    line.wait(pending[0][1])
+    line.replies.wait(pending[0][1])
     assert not torch.equal(pair.fetch(out, pair.parties[0]), X), "bob sent his behind a mask"
     assert inspect(pair.parties[1]).executions == 1, "and waits for alice's"
 

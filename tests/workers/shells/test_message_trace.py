@@ -53,7 +53,7 @@ def test_an_empty_trace_says_so(hook: sy.TorchHook) -> None:
 def test_one_message_and_an_op_that_nobody_knows(hook: sy.TorchHook, bob: sy.VirtualWorker) -> None:
     with sy.trace() as trace:
         with pytest.raises(sy.exceptions.UnknownOperation) as caught:
-            hook.local_worker.connection_to(bob).command(10**6, (), None, 0, [], None)
+            hook.local_worker.connection_to(bob).operations.command(10**6, (), None, 0, [], None)
         del caught
     assert [line.what for line in trace] == ["op 1000000", "Failure"]
     short = Trace(hook.local_worker.network)

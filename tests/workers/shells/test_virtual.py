@@ -380,7 +380,11 @@ def drop_many(worker: sy.VirtualWorker, count: int) -> None:
             sy.synchronize()
     connection = worker.network.local.connection_to(worker)
     assert list(inspect(worker).objects) == [x.id_at_location]
-    assert not connection.garbage and not connection.pending and not connection.unseen
+    assert (
+        not connection.garbage.ids
+        and not connection.replies.pending
+        and not connection.replies.unseen
+    )
 
 
 def test_many_pointers_leave_nothing(worker: sy.VirtualWorker) -> None:
@@ -529,7 +533,7 @@ def test_an_interrupt_leaves_no_group_open(
         patch.setattr(bob.core, "respond", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.state_dict()
-    assert [hook.local_worker.connection_to(w).group for w in (bob, alice)] == [None, None]
+    assert [hook.local_worker.connection_to(w).groups.current for w in (bob, alice)] == [None, None]
     del model
     alice.clear_objects()
     bob.clear_objects()

@@ -117,9 +117,9 @@ def test_workers_are_asked_what_is_under_way_only_when_nothing_comes(
 
     monkeypatch.setattr(dan.board, "settle", settle)
     another = pointer + 1
-    while connection.pending:
+    while connection.replies.pending:
         assert connection.transport.advance()
-        connection.read_replies()
+        connection.replies.read()
     assert not asked and another is not None
     assert not connection.transport.advance()
     assert asked

@@ -284,7 +284,7 @@ def test_a_letter_that_is_refused_is_told_over_the_line_it_came_by(hook: sy.Torc
         part = int(CollectiveCode.SUM), new_execution(), names, 0
         pending = line.start_part(*part, (Reference(x.child.id_at_location),), (out,))
         with bob.within(20), pytest.raises(RemoteFailure, match=r"alice failed: .*\.letters"):
-            line.wait(pending)
+            line.replies.wait(pending)
         assert not here.core.sessions and not there.core.sessions
         assert not any(there.board.comes_back(line) for line in there.board.lines), "she dials"
         line.garbage.append(out)

@@ -9,7 +9,6 @@ operations (:mod:`syft.ops.returns`), and much of what is asked is known from be
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
-from threading import get_ident
 from typing import Any, cast
 
 import torch
@@ -25,11 +24,14 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.torch_private import any_autocast_enabled
 from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
-from syft.workers.client.facts import CHANGING, UNKNOWN
-from syft.workers.client.group import NOT_HELD, Held, MessageGroup
+from syft.workers.client.facts import CHANGING, UNKNOWN, Facts
+from syft.workers.client.garbage import Garbage
+from syft.workers.client.group import NOT_HELD, Held
 from syft.workers.client.monitor import exclusive
+from syft.workers.client.open_groups import OpenGroups
 from syft.workers.client.pending import STORED, Pending
-from syft.workers.client.requests import NOBODY, RequestSender
+from syft.workers.client.replies import Pointers, Replies
+from syft.workers.client.requests import Requests
 from syft.workers.client.sent_calls import ranges
 from syft.workers.wire.definitions import Definition
 from syft.workers.wire.messages import (
@@ -53,22 +55,85 @@ _EXPECTED = 1 << COUNT_SHIFT
 """The flags of a command whose caller expects one tensor."""
 
 
-class OperationSender(RequestSender):
-    """The part of a connection that has torch operations run at the other end."""
+def _announced(out: int, expected: Returns | None) -> tuple[int, Any, Collection[int]]:
+    """The flags and the autocast state of a command of this line, and the ids of what it makes."""
+    flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
+    casting = get_default_dtype() is not float32 or any_autocast_enabled()  # as `modes`
+    autocast = autocast_state() if casting else None
+    if not out:
+        return flags, autocast, ()
+    if expected is ONE_TENSOR:
+        return flags | _EXPECTED, autocast, (out,)
+    if expected is None:
+        return flags, autocast, (out,)
+    flags |= expected.count << COUNT_SHIFT
+    flags |= 0 if expected.container is None else IN_CONTAINER
+    return flags, autocast, range(out, out + max(1, expected.count))
 
-    __slots__ = ()
 
-    @property
-    def group(self) -> MessageGroup | None:
-        """The open group of this thread."""
-        return self.groups.get(get_ident()) if self.groups else None
+class Operations:
+    """The torch operations that a connection has run at the other end."""
 
-    @group.setter
-    def group(self, group: MessageGroup | None) -> None:
-        if group is None:
-            self.groups.pop(get_ident(), None)
-        else:
-            self.groups[get_ident()] = group
+    __slots__ = (
+        "lock",
+        "_core",
+        "_facts",
+        "_garbage",
+        "_groups",
+        "_owner",
+        "_pointers",
+        "_replies",
+        "_requests",
+        "_transport",
+    )
+
+    def __init__(
+        self,
+        requests: Requests,
+        replies: Replies,
+        facts: Facts,
+        garbage: Garbage,
+        groups: OpenGroups,
+        pointers: Pointers,
+    ) -> None:
+        self.lock = requests.lock
+        self._core = requests.owner.core
+        self._facts = facts
+        self._garbage = garbage
+        self._groups = groups
+        self._owner = requests.owner
+        self._pointers = pointers
+        self._replies = replies
+        self._requests = requests
+        self._transport = requests.transport
+
+    def make(self, op: int, args: Any, out: int) -> Any:
+        """Run an operation that changes nothing and makes one new tensor of pointers and numbers.
+
+        Nearly every command is one of these.  Returns what :meth:`command` does.
+        """
+        with self.lock:  # as `exclusive`, which takes longer
+            if self._groups.open:
+                return self.command(op, args, None, out, [])
+            flags = _EXPECTED | (GRAD_MODE if is_grad_enabled() else mode_without_grad())
+            autocast: tuple[Any, ...] | None = None
+            if get_default_dtype() is not float32 or any_autocast_enabled():
+                autocast = autocast_state()
+            requests, garbage = self._requests, self._garbage
+            if self._facts.active:
+                self._facts.note(op, args, None, out, ONE_TENSOR, autocast)
+            requests.seq = seq = requests.seq + 1  # as `Requests.begin`
+            drop = garbage.take() if garbage.ids else ()
+            frame = Frame(encode(Command(seq, op, args, out, flags, drop, None, autocast)), [])
+            if self._core.serving is not None or self._owner.user is not requests.user:
+                requests.check_user()  # as `Requests.send`
+            exchange = requests.exchange
+            if exchange is None:
+                return requests.carry(seq, frame, False, drop, None, (out,))
+            answer = exchange(frame)
+            if answer.done == seq:
+                return STORED
+            return requests.received(seq, frame, answer, False, drop, None, (out,))
 
     def command(
         self,
@@ -76,7 +141,7 @@ class OperationSender(RequestSender):
         args: Any,
         kwargs: dict[str, Any] | None,
         out: int,
-        buffers: list[torch.Tensor] | None = None,
+        buffers: list[torch.Tensor],
         expected: Returns | None = ONE_TENSOR,
     ) -> Any:
         """Run operation ``op`` at the other worker.
@@ -88,47 +153,30 @@ class OperationSender(RequestSender):
         returned.
         """
         with self.lock:  # as `exclusive`, which takes longer
-            if self.groups or buffers:
-                held = self._hold(op, args, kwargs, out, buffers or [], expected)
+            if self._groups.open or buffers:
+                held = self._hold(op, args, kwargs, out, buffers, expected)
                 if held is not NOT_HELD:
                     return held
-            flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
-            autocast: tuple[Any, ...] | None = None
-            if get_default_dtype() is not float32 or any_autocast_enabled():
-                autocast = autocast_state()
-            if self.facts.active or op in CHANGING or kwargs and "out" in kwargs:
-                self.facts.note(op, args, kwargs, out, expected, autocast)
-            made: Collection[int] = (out,) if out else ()
+            flags, autocast, made = _announced(out, expected)
+            facts, requests, garbage = self._facts, self._requests, self._garbage
+            if facts.active or op in CHANGING or kwargs and "out" in kwargs:
+                facts.note(op, args, kwargs, out, expected, autocast)
             answered = expected is None
-            failures = self._failures if answered else None
-            if out and expected is ONE_TENSOR:
-                flags |= _EXPECTED
-            elif out and expected is not None:
-                flags |= expected.count << COUNT_SHIFT
-                flags |= 0 if expected.container is None else IN_CONTAINER
-                made = range(out, out + max(1, expected.count))
-            self._seq = seq = self._seq + 1
-            drop = self._take_garbage() if self.garbage else ()
+            failures = self._replies.failures if answered else None
+            requests.seq = seq = requests.seq + 1  # as `Requests.begin`
+            drop = garbage.take() if garbage.ids else ()
             message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
-            frame = Frame(encode(message), buffers or [])
-            serving, exchange = self._core.serving, self._exchange  # as `_request`
-            if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
-                self._check_user()
-            if exchange is None:
-                return self._carry(seq, frame, answered, drop, None, made)
-            answer = exchange(frame)
-            if answer.done == seq:
-                return STORED
-            return self._received(seq, frame, answer, answered, drop, None, made)
+            frame = Frame(encode(message), buffers)
+            return requests.send(seq, frame, answered, drop, None, made)
 
     def exchanged(self, seq: int, header: bytes, drop: tuple[int, ...], out: int) -> Any:
-        """What :meth:`command` returns of a command that makes one tensor and is written already,
+        """What :meth:`make` returns of a command that is written already,
         to a worker that answers within the call."""
         frame = Frame(header, [])
-        answer = cast(Callable[[Frame], Frame], self._exchange)(frame)
+        answer = cast(Callable[[Frame], Frame], self._requests.exchange)(frame)
         if answer.done == seq:
             return STORED
-        return self._received(seq, frame, answer, False, drop, None, (out,))
+        return self._requests.received(seq, frame, answer, False, drop, None, (out,))
 
     def results(self, value: Any, out: int, expected: Returns | None, fresh: bool = False) -> Any:
         """What a call returns whose :meth:`command` gave back ``value``.
@@ -136,15 +184,15 @@ class OperationSender(RequestSender):
         That is the value itself, or pointers to the objects ``out`` and following in the container
         that ``expected`` says.  ``fresh`` says that none of them can be an argument of the call.
 
-        >>> connection = hook.local_worker.connection_to(bob)
-        >>> connection.results("what came back", 7, None)
+        >>> operations = hook.local_worker.connection_to(bob).operations
+        >>> operations.results("what came back", 7, None)
         'what came back'
         """
         if type(value) is Held:
             pointers: list[Any] = value
         elif value is STORED or type(value) is Pending:
             count = 1 if expected is None else expected.count
-            pointers = [self.pointer(id) for id in range(out, out + count)]
+            pointers = [self._pointers.pointer(id) for id in range(out, out + count)]
         else:
             return value
         for pointer in pointers:
@@ -174,15 +222,15 @@ class OperationSender(RequestSender):
         """
         with self.lock:  # as `exclusive`, which takes longer
             if RECORDING.get() is not None:
-                self.check_not_recording(Run.verb)
-            if self.groups:
-                self.send_held()
-                self._send_held_elsewhere(inputs)
+                self._requests.check_not_recording(Run.verb)
+            if self._groups.open:
+                self._groups.send()
+                self._groups.send_elsewhere(inputs)
             if mode is None:  # not the commands of a group, which are noted
-                self.facts.forget()
+                self._facts.forget()
                 mode = modes()
-            if self.transport.replies:
-                self.read_replies()  # the numbers may have been forgotten
+            if self._transport.replies:
+                self._replies.read()  # the numbers may have been forgotten
             if first is None:
                 first = new_id() if results == 1 else first_id(results)
             try:
@@ -190,9 +238,9 @@ class OperationSender(RequestSender):
                     key, definition, inputs, first, results, mode, answered
                 )
                 made = range(first, first + results)
-                return first, self._request(seq, frame, answered, drop, key, made)
+                return first, self._requests.send(seq, frame, answered, drop, key, made)
             except Exception:
-                self.calls.forget(key)
+                self._replies.calls.forget(key)
                 raise
 
     def _run_frame(
@@ -207,11 +255,11 @@ class OperationSender(RequestSender):
     ) -> tuple[int, Frame, tuple[int, ...]]:
         flags, autocast = mode[0] | results << COUNT_SHIFT, mode[1]
         serving = self._core.serving
-        user = self.owner.user if serving is None else serving.user
-        if user != self.calls.user:
-            self.calls.clear()
-            self.calls.user = user
-        entry = self.calls.find(key)
+        user = self._owner.user if serving is None else serving.user
+        if user != self._replies.calls.user:
+            self._replies.calls.clear()
+            self._replies.calls.user = user
+        entry = self._replies.calls.find(key)
         define: Any = None
         buffers: list[torch.Tensor] = []
         if entry is not None and entry.bare:
@@ -221,12 +269,11 @@ class OperationSender(RequestSender):
             if entry is None:
                 made = definition()
                 define = pack(made, packer)
-                entry = self.calls.define(key, made)
-            changes = self.calls.changes(entry, inputs, packer)
+                entry = self._replies.calls.define(key, made)
+            changes = self._replies.calls.changes(entry, inputs, packer)
             buffers = packer.buffers
-        failures = self._failures if answered else None
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage() if self.garbage else ()
+        failures = self._replies.failures if answered else None
+        seq, drop = self._requests.begin()
         dropped = ranges(drop) if len(drop) > 2 else drop
         message = Run(seq, entry.number, changes, first, flags, dropped, define, autocast, failures)
         return seq, Frame(encode(message), buffers), drop
@@ -246,19 +293,19 @@ class OperationSender(RequestSender):
         queued worker: when it comes again, data that is as it was need not travel.  An immediate
         worker gets it as it is, since looking for what differs takes longer than a copy.
         """
-        group = self.group
-        self._send_held_elsewhere((args, *(kwargs or {}).values()))
+        group = self._groups.current
+        self._groups.send_elsewhere((args, *(kwargs or {}).values()))
         made_here = expected if out else None
         if group is not None and expected is not None:
             made = group.hold(op, args, kwargs, made_here, buffers, modes())
-            if made is not NOT_HELD and (self.facts.active or self.facts.changes(op, kwargs)):
+            if made is not NOT_HELD and (self._facts.active or self._facts.changes(op, kwargs)):
                 self._note_held(op, args, kwargs, made)
             return made
-        self.send_held()
+        self._groups.send()
         size = sum(buffer.numel() for buffer in buffers)
-        if expected is None or not self.transport.queued or size not in _WORTH_NUMBERING:
+        if expected is None or not self._transport.queued or size not in _WORTH_NUMBERING:
             return NOT_HELD
-        with MessageGroup(self) as own:
+        with self._groups.new() as own:
             return own.hold(op, args, kwargs, made_here, buffers, modes())
 
     def _note_held(
@@ -267,7 +314,7 @@ class OperationSender(RequestSender):
         """Note a command that a group holds, which chose the ids of its results."""
         out = made[0].child.id_at_location if made else 0
         expected = Returns(None, (True,) * len(made))
-        self.facts.note(op, args, kwargs, out, expected, modes()[1])
+        self._facts.note(op, args, kwargs, out, expected, modes()[1])
 
     def fact(self, op: int, id: int) -> Any:
         """The answer to a question about the kind of an object at the other end (its dtype, how
@@ -275,34 +322,34 @@ class OperationSender(RequestSender):
 
         >>> x = torch.ones(2, 3).send(bob)
         >>> from syft.ops.table import number_of
-        >>> x.child.connection.fact(number_of(torch.Tensor.dim), x.id_at_location)
+        >>> x.child.connection.operations.fact(number_of(torch.Tensor.dim), x.id_at_location)
         2
         """
         with self.lock:  # as `exclusive`, which takes longer
             if RECORDING.get() is not None:
-                self.check_not_recording(f"{NAMES[op]} at")
+                self._requests.check_not_recording(f"{NAMES[op]} at")
             self._hear(open=True)
-            answer = self.facts.known(op, id)
+            answer = self._facts.known(op, id)
             if answer is not UNKNOWN:
                 return answer
-            self.raise_unseen()
-            losses = self.facts.losses
+            self._replies.raise_unseen()
+            losses = self._facts.losses
             answer = self.command(op, ((REF, id),), None, new_id(), [], None)
-            if losses == self.facts.losses:
-                self.facts.learn(op, id, answer)
+            if losses == self._facts.losses:
+                self._facts.learn(op, id, answer)
             return answer
 
     @exclusive
     def are_strided(self, ids: Iterable[int]) -> bool:
         """Whether all of these are known to be strided tensors on the CPU."""
         self._hear()
-        return self.facts.all_strided(ids)
+        return self._facts.all_strided(ids)
 
     @exclusive
     def are_of_dtypes(self, ids: Iterable[int], dtypes: Container[torch.dtype]) -> bool:
         """Whether all of these are known to be such tensors, of one of these dtypes."""
         self._hear()
-        return self.facts.all_of_dtypes(ids, dtypes)
+        return self._facts.all_of_dtypes(ids, dtypes)
 
     def gradient(self, link: Any) -> Any:
         """The gradient of the leaf behind a pointer: a pointer to it, or None.
@@ -312,17 +359,17 @@ class OperationSender(RequestSender):
         """
         with self.lock:  # as `exclusive`, which takes longer
             self._hear(open=True)
-            answer = self.facts.gradient(link)
+            answer = self._facts.gradient(link)
             return self._asked_gradient(link) if answer is UNKNOWN else answer
 
     def _asked_gradient(self, link: Any) -> Any:
         """The same, asked for now."""
-        self.raise_unseen()
-        losses, leaves = self.facts.losses, self.facts.leaves_with(link)
+        self._replies.raise_unseen()
+        losses, leaves = self._facts.losses, self._facts.leaves_with(link)
         ids = [leaf.id_at_location for leaf in leaves]
-        self._send_held_elsewhere(ids)
+        self._groups.send_elsewhere(ids)
         try:
-            group = self.group
+            group = self._groups.current
             if group is None:
                 answers = self._ask_gradients(ids)
             else:
@@ -330,52 +377,50 @@ class OperationSender(RequestSender):
         except ObjectNotFound:  # of another leaf, perhaps
             if len(leaves) == 1:
                 raise
-            self.facts.forget_leaves()
+            self._facts.forget_leaves()
             return self.gradient(link)
-        if losses != self.facts.losses:
+        if losses != self._facts.losses:
             return answers[0][1]
-        self.facts.answered()
+        self._facts.answered()
         for leaf, (kind, gradient) in zip(leaves, answers, strict=True):
-            self.facts.set_gradient(leaf, gradient)
+            self._facts.set_gradient(leaf, gradient)
             if kind == LIKE_LEAF:
-                self.facts.alike(gradient.child.id_at_location, leaf.id_at_location)
+                self._facts.alike(gradient.child.id_at_location, leaf.id_at_location)
         return answers[0][1]
 
     def _ask_gradients(self, ids: Sequence[int]) -> list[tuple[int, Any]]:
         """The kind of gradient that each of these leaves has, and a pointer to it."""
         first = first_id(len(ids))
         made = range(first, first + len(ids))
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage() if self.garbage else ()
-        message = Gradients(seq, tuple(ids), first, drop, self._failures)
-        kinds = self._request(seq, Frame(encode(message), []), True, drop, None, made)
+        seq, drop = self._requests.begin()
+        message = Gradients(seq, tuple(ids), first, drop, self._replies.failures)
+        kinds = self._requests.send(seq, Frame(encode(message), []), True, drop, None, made)
         if type(kinds) is not bytes or len(kinds) != len(ids):
             raise MalformedMessage("$.value", f"{len(ids)} kinds as bytes", repr(kinds))
         return [
-            (kind, None if kind == NO_GRADIENT else self.resolve(id))
+            (kind, None if kind == NO_GRADIENT else self._pointers.resolve(id))
             for id, kind in zip(made, kinds, strict=True)
         ]
 
     def gradients_crossed(self) -> None:
         """Forget what is known of gradients everywhere: a backward pass has gone on from worker to
         worker, and what the others say of that may come later than the answer."""
-        for connection in self.owner.connections():
+        for connection in self._owner.connections():
             connection.facts.forget_gradients()
 
     @exclusive
     def clear_gradients(self, leaves: Sequence[Any]) -> None:
         """Take away the gradients of these leaves, of those that may have one, in one message."""
         self._hear()
-        links = [link for link in leaves if self.facts.gradient(link) is not None]
+        links = [link for link in leaves if self._facts.gradient(link) is not None]
         if not links:
             return
-        self.check_open()
-        self._seq = seq = self._seq + 1
-        drop = self._take_garbage() if self.garbage else ()
+        self._requests.check_open()
+        seq, drop = self._requests.begin()
         message = ClearGradients(seq, tuple([link.id_at_location for link in links]), drop)
-        value = self._request(seq, Frame(encode(message), []), False, drop)
+        value = self._requests.send(seq, Frame(encode(message), []), False, drop)
         for link in links:
-            self.facts.set_gradient(link, None)
+            self._facts.set_gradient(link, None)
             if type(value) is Pending:
                 link.pending, link.asked = value, None
 
@@ -383,37 +428,12 @@ class OperationSender(RequestSender):
         """Take in what the other end has said without being asked; what it told one user is not for
         another.  Raises :class:`~syft.exceptions.WorkerClosed` of a worker that should be ``open``.
         """
-        transport = self.transport
+        transport = self._transport
         if open and transport.closed:
-            self.check_open()
-        serving = self._core.serving
-        if (self.owner.user if serving is None else serving.user or NOBODY) is not self._user:
-            self._check_user()
+            self._requests.check_open()
+        if self._core.serving is not None or self._owner.user is not self._requests.user:
+            self._requests.check_user()
         if transport.collects:
             transport.collect()
         if transport.replies:
-            self.read_replies()
-
-    def send_held(self) -> None:
-        """Send what an open group holds back: something that comes now may depend on it."""
-        group = self.group
-        if group is not None:
-            group.flush()
-
-    @exclusive
-    def holding_group(self, operands: Any, other: bool = False) -> MessageGroup | None:
-        """The group of any thread that holds what makes one of the operands; with ``other``, of one
-        that is not this thread."""
-        for thread, group in self.groups.items():
-            if group.holds(operands) and not (other and thread == get_ident()):
-                return group  # type: ignore[no-any-return]
-        return None
-
-    def _send_held_elsewhere(self, operands: Any) -> None:
-        """Send what other threads hold in groups, if that makes one of the operands."""
-        while self.groups and (group := self.holding_group(operands, other=True)) is not None:
-            group.flush()
-
-    def message_group(self) -> MessageGroup:
-        """The open group of messages, or a new one, which is not open yet."""
-        return self.group or MessageGroup(self)
+            self._replies.read()

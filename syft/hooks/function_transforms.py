@@ -1,0 +1,280 @@
+"""``torch.func`` on tensors whose data is not here, and in plans: ``grad``, ``vjp``, ``jvp``,
+``vmap``, ``linearize``, and what torch builds of them (``jacrev``, ``jacfwd``, ``hessian``).
+
+Torch wraps operands for such a transform below all subclasses, where no link and no recording sees
+what is done with them.  So each is computed by means that can travel.  A derivative is
+one of autograd, which runs at the worker.  The derivative in a direction is that of the backward
+pass, which is linear in the gradient that it starts from.  ``vmap`` calls its function once for
+each row; with ``randomness="same"`` it is refused.
+
+A derivative has a graph if what it is computed from has one: the arguments, and whatever the
+function uses besides them.  :class:`_Uses` sees the latter.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import UnsupportedOperation
+from syft.hooks.ledger import Ledger
+from syft.ops.control import RECORDING
+from syft.ops.nested import Arguments, Keywords, every_tensor, leaves
+from syft.torch_private import (
+    batched_inputs,
+    function_transforms,
+    slice_arguments,
+    spread,
+    tree_flatten,
+    tree_unflatten,
+)
+
+Function = Callable[..., Any]
+
+_KNOWN: ContextVar[dict[int, tuple[Any, bool]] | None] = ContextVar("which have a graph")
+"""What the outermost transform knows of tensors: whether they require grad, which is a question."""
+
+
+def surround_transforms(ledger: Ledger) -> None:
+    """Have the transforms of torch be computed here where they meet tensors that are elsewhere."""
+    for (module, name), ours in zip(function_transforms(), _OURS, strict=True):
+        ledger.surround(module, name, functools.partial(_choosing, ours))
+
+
+def _choosing(ours: Function, torchs: Function) -> Function:
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        if RECORDING.get() is None and not any(map(_is_seen, leaves((args, kwargs)))):
+            return torchs(*args, **kwargs)
+        if _KNOWN.get(None) is not None:
+            return ours(*args, **kwargs)
+        token = _KNOWN.set({})
+        try:
+            return ours(*args, **kwargs)
+        finally:
+            _KNOWN.reset(token)
+
+    return chosen
+
+
+def _is_seen(value: Any) -> bool:
+    """Whether a value is a wrapper whose link sees calls above autograd."""
+    return type(value) is Wrapper and value.child.at_function_level
+
+
+# ------------------------------------------------------------------------------------ derivatives
+
+
+class _Uses(TorchFunctionMode):
+    """Sees which tensors a function takes from outside."""
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        super().__init__()
+        self.made = {id(tensor): tensor for tensor in inputs}
+        self.outside: dict[int, torch.Tensor] = {}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
+    ) -> Any:
+        for tensor in every_tensor(args, kwargs):
+            if id(tensor) not in self.made:
+                self.outside[id(tensor)] = tensor
+        result = func(*args, **(kwargs or {}))
+        self.made.update((id(tensor), tensor) for tensor in every_tensor(result))
+        return result
+
+
+def _requires_grad(tensor: torch.Tensor) -> bool:
+    known = _KNOWN.get(None)
+    if known is None:
+        return tensor.requires_grad
+    if id(tensor) not in known:
+        known[id(tensor)] = tensor, tensor.requires_grad
+    return known[id(tensor)][1]
+
+
+def _note(tensors: Sequence[torch.Tensor], requires_grad: bool) -> None:
+    known = _KNOWN.get(None)
+    if known is not None:
+        known.update((id(tensor), (tensor, requires_grad)) for tensor in tensors)
+
+
+def _variable(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, for a derivative, behind the graph of the tensor if it has one."""
+    fresh = tensor.view_as(tensor) if _requires_grad(tensor) else tensor.detach().requires_grad_()
+    _note([fresh], True)
+    return fresh
+
+
+class _Evaluated:
+    """A function at a point: what it returns, with the graph to its arguments."""
+
+    def __init__(
+        self, function: Function, args: Any, kwargs: Keywords, argnums: Any, has_aux: bool
+    ) -> None:
+        self.attached = torch.is_grad_enabled()
+        chosen = args if argnums is None else slice_arguments(args, argnums, as_tuple=False)
+        points, self.spec = tree_flatten(chosen)
+        with torch.enable_grad():
+            self.variables = [_variable(point) for point in points]
+            variables = tree_unflatten(self.variables, self.spec)
+            args = variables if argnums is None else _put(args, variables, argnums)
+            with _Uses(self.variables) as uses:
+                value = function(*args, **kwargs)
+        self.aux: Any = None
+        if has_aux:
+            value, self.aux = value
+        self.outputs, self.output_spec = tree_flatten(value)
+        used = [*points, *uses.outside.values()]
+        self.attached = self.attached and any(map(_requires_grad, used))
+
+    def value(self) -> Any:
+        """What the function returned."""
+        return self._outside(self.outputs, self.output_spec)
+
+    def auxiliary(self) -> Any:
+        """What it returned besides."""
+        flat, spec = tree_flatten(self.aux)
+        return self._outside(flat, spec)
+
+    def _outside(self, flat: Sequence[Any], spec: Any) -> Any:
+        if not self.attached:
+            flat = [x.detach() if isinstance(x, torch.Tensor) else x for x in flat]
+            _note([x for x in flat if isinstance(x, torch.Tensor)], False)
+        return tree_unflatten(flat, spec)
+
+    def pulled(self, cotangents: Sequence[Any] | None, keep: bool, create: bool) -> list[Any]:
+        """The gradients in the variables, with a graph of their own for ``create``."""
+        with torch.enable_grad():
+            gradients = torch.autograd.grad(
+                self.outputs,
+                self.variables,
+                cotangents,
+                retain_graph=keep or create,
+                create_graph=create,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+        _note(gradients, create)
+        return list(gradients)
+
+
+def _put(args: Any, values: Any, argnums: Any) -> tuple[Any, ...]:
+    """The arguments with others in some places."""
+    places = (argnums,) if isinstance(argnums, int) else argnums
+    values = (values,) if isinstance(argnums, int) else values
+    filled = list(args)
+    for place, value in zip(places, values, strict=True):
+        filled[place] = value
+    return tuple(filled)
+
+
+def _gradient_and_value(
+    function: Function, argnums: Any, has_aux: bool, args: Any, kwargs: Keywords
+) -> Any:
+    at = _Evaluated(function, args, kwargs, argnums, has_aux)
+    gradient = tree_unflatten(at.pulled(None, False, at.attached), at.spec)
+    return gradient, (at.value(), at.auxiliary()) if has_aux else at.value()
+
+
+def _vjp(function: Function, *primals: Any, argnums: Any = None, has_aux: bool = False) -> Any:
+    at = _Evaluated(function, primals, {}, argnums, has_aux)
+
+    def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        flat, _ = tree_flatten(cotangents)
+        attached = at.attached or any(map(_requires_grad, flat))
+        create = attached and torch.is_grad_enabled() if create_graph is None else create_graph
+        return tree_unflatten(at.pulled(flat, retain_graph, create), at.spec)
+
+    return (at.value(), pull, at.auxiliary()) if has_aux else (at.value(), pull)
+
+
+def _jvp(
+    function: Function,
+    primals: Any,
+    tangents: Any,
+    argnums: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool,
+) -> Any:
+    at = _Evaluated(function, primals, {}, argnums, has_aux)
+    flat, _ = tree_flatten(tangents)
+    attached = at.attached or (torch.is_grad_enabled() and any(map(_requires_grad, flat)))
+    with torch.enable_grad():
+        starts = [torch.zeros_like(output, requires_grad=True) for output in at.outputs]
+        gradients = at.pulled(starts, True, True)
+        along = torch.autograd.grad(
+            gradients,
+            starts,
+            flat,
+            create_graph=attached,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    _note(along, attached)
+    result = at.value(), tree_unflatten(list(along), at.output_spec)
+    return (*result, at.auxiliary()) if has_aux else result
+
+
+def _linearize(function: Function, *primals: Any) -> Any:
+    flat, spec = tree_flatten(primals)
+    at = tree_unflatten([x.detach() for x in flat], spec)  # torch keeps numbers, and no graph
+
+    def along(*tangents: Any) -> Any:
+        return _jvp(function, at, tangents, None, has_aux=False)[1]
+
+    return function(*primals), along
+
+
+# ------------------------------------------------------------------------------------------- rows
+
+
+def _vmap(
+    function: Function,
+    in_dims: Any,
+    out_dims: Any,
+    randomness: str,
+    chunk_size: int | None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    if randomness == "same":
+        raise UnsupportedOperation("vmap(randomness='same')", "torch.func", "draw before, outside")
+    count, dims, flat, spec = batched_inputs(in_dims, args, function)
+    rows = [
+        [value] * count if dim is None else _rows(value, dim)
+        for value, dim in zip(flat, dims, strict=True)
+    ]
+    results = [function(*tree_unflatten(list(row), spec), **kwargs) for row in zip(*rows)]
+    flat_results = [tree_flatten(result) for result in results]
+    out_spec = flat_results[0][1]
+    columns = zip(*[values for values, _ in flat_results], strict=True)
+    places: Any = spread(out_dims, out_spec)
+    return tree_unflatten(list(map(_stacked, columns, places)), out_spec)
+
+
+def _rows(value: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:
+    rows = value.unbind(dim)
+    _note(rows, _requires_grad(value))
+    return rows
+
+
+def _stacked(column: Sequence[Any], place: int | None) -> torch.Tensor:
+    """The results of all rows as one tensor."""
+    if not all(isinstance(value, torch.Tensor) for value in column):
+        raise ValueError(
+            f"vmap({type(column[0]).__name__}): the function must return nothing but tensors"
+        )
+    if place is None:
+        raise UnsupportedOperation("vmap(out_dims=None)", "torch.func", "return it of one row")
+    return torch.stack(list(column), place)
+
+
+_OURS: Final[tuple[Function, ...]] = (_gradient_and_value, _vjp, _jvp, _vmap, _linearize)
+"""What takes the places of torch's own, in the order of ``function_transforms``."""

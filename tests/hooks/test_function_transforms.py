@@ -1,0 +1,90 @@
+"""``torch.func`` on pointers and in plans: derivatives of autograd, and rows one by one.
+
+What it computes is compared with torch's own in ``tests/programs``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import UnsupportedOperation
+from syft.torch_private import function_transforms
+
+X = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
+
+
+def cubes(x: Any) -> Any:
+    return x.pow(3).sum()
+
+
+def test_torchs_own_come_back(hook: sy.TorchHook) -> None:
+    ours = [vars(module)[name] for module, name in function_transforms()]
+    hook.close()
+    theirs = [vars(module)[name] for module, name in function_transforms()]
+    assert all(one is not other for one, other in zip(ours, theirs, strict=True))
+    assert theirs == [one.__wrapped__ for one in ours]
+
+
+def test_tensors_that_are_here_are_left_to_torch(hook: sy.TorchHook) -> None:
+    levels = []
+
+    def seen(x: torch.Tensor) -> torch.Tensor:
+        levels.append(torch._C._functorch.maybe_current_level())
+        return cubes(x)
+
+    torch.func.grad(seen)(X)
+    assert levels == [1]
+
+
+def test_a_gradient_has_a_graph_if_what_it_is_computed_from_has_one(bob: sy.VirtualWorker) -> None:
+    x, scale = X.clone().send(bob), torch.ones(2).send(bob).requires_grad_()
+    assert not torch.func.grad(cubes)(x).requires_grad
+    assert torch.func.grad(lambda v: cubes(v * scale))(x).requires_grad
+    assert torch.func.grad(cubes)(x.clone().requires_grad_()).requires_grad
+    with torch.no_grad():
+        assert not torch.func.grad(lambda v: cubes(v * scale))(x).requires_grad
+
+
+def test_values_beside_a_gradient_have_a_graph_in_the_same_cases(bob: sy.VirtualWorker) -> None:
+    x = X.clone().send(bob)
+    gradient, (value, kept) = torch.func.grad_and_value(lambda v: (cubes(v), v * 2), has_aux=True)(
+        x
+    )
+    assert not (gradient.requires_grad or value.requires_grad or kept.requires_grad)
+    assert x.grad is None
+
+
+def test_a_tensor_is_asked_once_whether_it_has_a_graph(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(20, 2).send(bob)
+    weight = torch.ones(2).send(bob)
+    asked: list[int] = []
+
+    def loss(weight: Any, row: Any) -> Any:
+        asked.append(bob.stats.messages_in)
+        return (weight * row).sum()
+
+    torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weight, x)
+    steps = [later - earlier for earlier, later in zip(asked[1:], asked[2:], strict=False)]
+    assert set(steps) == {6}  # a leaf of the weight (2), the loss (2), its value, the gradient
+
+
+def test_the_same_numbers_for_all_rows_are_refused(bob: sy.VirtualWorker) -> None:
+    x = X.clone().send(bob)
+    with pytest.raises(UnsupportedOperation, match="draw before, outside"):
+        torch.func.vmap(lambda row: row + torch.rand_like(row), randomness="same")(x)
+    with pytest.raises(UnsupportedOperation, match="return it of one row"):
+        torch.func.vmap(lambda row: row, out_dims=None)(x)
+    with pytest.raises(ValueError, match="nothing but tensors"):
+        torch.func.vmap(lambda row: 3)(x)
+
+
+def test_a_plan_of_rows_is_for_a_number_of_rows(hook: sy.TorchHook) -> None:
+    plan = sy.func2plan()(lambda x: torch.func.vmap(torch.func.grad(cubes))(x))
+    plan.build(X)
+    assert torch.equal(plan(X * 2), 3 * (X * 2) ** 2)
+    more = torch.ones(5, 2)
+    assert torch.equal(plan(more), 3 * more**2)

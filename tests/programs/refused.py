@@ -1,0 +1,114 @@
+"""The programs that are refused: in which ways, by which error, and why.
+
+A program that stands here and runs fails its test: this table may only shrink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from syft.exceptions import (
+    CannotRecord,
+    DataStaysPut,
+    LocationMismatch,
+    OperationError,
+    OperationRefused,
+    SyftError,
+    UnsupportedOperation,
+)
+
+POINTERS: Final = ("virtual", "queued", "socket")
+PLANS: Final = ("plan", "sent plan")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a program is refused with."""
+
+    ways: tuple[str, ...]
+    error: type[SyftError]
+    words: str
+    """What the error says, as a regular expression."""
+    reason: str
+
+
+TABLE: Final[list[tuple[str, Refusal]]] = [
+    (
+        "loss_cross_entropy_weights_not_sent loss_bce_logits_not_sent",
+        Refusal(POINTERS, LocationMismatch, "lie at", "the weights of the loss were not sent"),
+    ),
+    (
+        "loss_adaptive_softmax_not_sent",
+        Refusal(POINTERS, LocationMismatch, "A parameter of shape", "its layers were not sent"),
+    ),
+    (
+        "loss_adaptive_softmax_not_sent",
+        Refusal(PLANS, CannotRecord, "made where torch shows nothing", "it draws new layers"),
+    ),
+    (
+        "layer_lazy_linear layer_lazy_conv layer_lazy_batch_norm",
+        Refusal(PLANS, CannotRecord, "a lazy module", "it has no shape yet"),
+    ),
+    (
+        "sample_beta sample_dirichlet own_function own_function_setup",
+        Refusal(POINTERS, UnsupportedOperation, "autograd.Function", "its backward is Python"),
+    ),
+    (
+        "sample_beta sample_dirichlet own_function own_function_setup",
+        Refusal(PLANS, CannotRecord, "torch.autograd.Function", "its backward is Python"),
+    ),
+    (
+        "backward_hook",
+        Refusal(POINTERS, UnsupportedOperation, "retain_grad", "a hook is Python"),
+    ),
+    (
+        "hook_on_a_tensor hook_that_looks after_accumulation",
+        Refusal(POINTERS, OperationRefused, "a function cannot travel", "a hook is Python"),
+    ),
+    (
+        "hook_on_a_tensor hook_that_looks",
+        Refusal(PLANS, CannotRecord, "a function cannot travel", "a hook is Python"),
+    ),
+    (
+        "func_functionalize",
+        Refusal(POINTERS, OperationError, "below|cannot run", "it works below all subclasses"),
+    ),
+    (
+        "func_functionalize",
+        Refusal(PLANS, CannotRecord, "a torch.func transform", "it works below all subclasses"),
+    ),
+    (
+        "func_vmap_same",
+        Refusal(
+            POINTERS + PLANS, UnsupportedOperation, "draw before, outside", "rows draw one by one"
+        ),
+    ),
+    (
+        "numpy_array",
+        Refusal(POINTERS, LocationMismatch, "lie at", "what a program has loaded stays here"),
+    ),
+    (
+        "saved to_numpy",
+        Refusal(POINTERS, DataStaysPut, "Bring it here first", "the data is not here"),
+    ),
+    (
+        "numpy_array_0d numpy_array numpy_index",
+        Refusal(PLANS, CannotRecord, "", "numpy is not recorded"),
+    ),
+    (
+        "optimizer_radam optimizer_asgd optimizer_adafactor",
+        Refusal(PLANS, CannotRecord, "step outside of the plan", "it decides by values"),
+    ),
+    (
+        "optimizer_momentum_made_later optimizer_adam_made_later frozen",
+        Refusal(PLANS, CannotRecord, "make it before, outside", "its state would begin anew"),
+    ),
+]
+
+REFUSED: Final = {
+    (name, way): refusal
+    for names, refusal in TABLE
+    for name in names.split()
+    for way in refusal.ways
+}
