@@ -176,17 +176,17 @@ class Call(msgspec.Struct, eq=False):
         objects = self.core.store.objects
         found = {id: objects[id] for id in ids if has_graph(objects.get(id))}
         if found:
-            self.graphs.made(found)
+            self.graphs.made(found, self.named)
         self.core.note_made(ids, self.backing)
 
     @property
     def graphs(self) -> RequestGraphs:
         """With which graphs the request begins, and which it makes."""
         if self._graphs is None:
-            self._graphs = RequestGraphs(self.core.store, self._named)
+            self._graphs = RequestGraphs(self.core.store)
         return self._graphs
 
-    def _named(self) -> dict[int, Any]:
+    def named(self) -> dict[int, Any]:
         """The objects that the request names, as far as they are here."""
         objects, held = self.core.store.objects, self.held or {}
         found = ((id, held.get(id, objects.get(id))) for id in _NAMING[type(self.message)](self))
@@ -500,7 +500,7 @@ def _perform(
     lost = alters if isinstance(alters, int) else alters(call)
     writes = declared.returns and not declared.operands and _access(declared)(call).changes
     if writes:
-        call.graphs.begin()
+        call.graphs.begin(call.named())
     try:
         found = act(call, call.message)
     finally:  # what fails may have given memory to its arguments before

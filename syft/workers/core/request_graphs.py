@@ -18,18 +18,18 @@ from syft.workers.labels.walk import tensors_of
 
 
 class RequestGraphs:
-    """The graphs of one request.  ``named`` returns the objects that it names, by id.
+    """The graphs of one request.
 
     >>> store = ObjectStore("bob"); store.put(5, torch.ones(2, requires_grad=True))
-    >>> request = RequestGraphs(store, lambda: {5: store.objects[5]})
-    >>> store.objects[6] = store.objects[5].exp(); request.made({6: store.objects[6]})
+    >>> store.objects[6] = store.objects[5].exp()
+    >>> RequestGraphs(store).made({6: store.objects[6]}, lambda: {5: store.objects[5]})
     >>> 6 in store.charges.graphs.records
     True
     """
 
-    __slots__ = ("operands", "little", "bytes", "_store", "_named", "_coming")
+    __slots__ = ("operands", "little", "bytes", "_store", "_coming")
 
-    def __init__(self, store: ObjectStore, named: Callable[[], dict[int, Any]]) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self.operands: tuple[Any, dict[str, Any], Any] | None = None
         """The arguments of a command, and what is called on them if that is in ordinary modes; they
         tell more than what is named."""
@@ -38,28 +38,29 @@ class RequestGraphs:
         self.bytes = 0
         """What a program has made on the way, which the graphs of its results may keep."""
         self._store = store
-        self._named = named
         self._coming: Coming | None = None
 
-    def begin(self) -> None:
-        """Note the graphs with which the request begins, if there are any."""
-        charges, named = self._store.charges, self._named()
+    def begin(self, named: dict[int, Any]) -> None:
+        """Note the graphs with which the request begins, if there are any, that names these
+        objects."""
+        charges = self._store.charges
         args, kwargs, function = self.operands or (None, {}, None)
         if args is None:
             args = [tensors_of(value) for value in named.values()]
         self._coming = charges.graphs.coming(named, args, kwargs, function)
 
-    def made(self, made: dict[int, Any]) -> None:
-        """Charge the caller for the graphs of objects that the request has made and stored.
+    def made(self, made: dict[int, Any], named: Callable[[], dict[int, Any]]) -> None:
+        """Charge the caller for the graphs of objects that the request has made and stored;
+        ``named`` returns those that it names.
 
         Raises :class:`~syft.exceptions.LimitExceeded`, and removes them, if that is too much.
         """
         graphs = self._store.charges.graphs
         if self._coming is None:
-            if self.little and self._are_small(made) and graphs.counts(self._named(), len(made)):
+            if self.little and self._are_small(made) and graphs.counts(named(), len(made)):
                 graphs.left -= len(made)
                 return
-            self.begin()
+            self.begin(named())
         try:
             if self._coming is not None:
                 self._coming.bytes = self.bytes

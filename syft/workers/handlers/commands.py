@@ -179,7 +179,7 @@ def _run_writing(
 ) -> Reply:
     """Run a command that may write to its operands, or change them."""
     if records((args, kwargs), command.flags):
-        call.graphs.begin()
+        call.graphs.begin(call.named())
     try:
         if not may_alter(command.op, kwargs):
             return _run(call, command, function, args, kwargs)

@@ -145,7 +145,7 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
             call = Call(core, run, frame, peer, read=Ready(entry, entry.last))
             changes = records(values, run.flags) and _changes(entry)
             if changes:
-                call.graphs.begin()
+                call.graphs.begin(call.named())
             try:
                 results = prepared.perform(core, values, peer)
             finally:
