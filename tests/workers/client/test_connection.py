@@ -329,7 +329,7 @@ def test_a_class_without_a_number_comes_as_a_remote_failure(
 
     x = torch.ones(2).send(bob)
     c_extension.use(False)  # until this test ends
-    monkeypatch.setattr(commands, "_present", fail)
+    monkeypatch.setattr(commands, "present", fail)
     with pytest.raises(RemoteFailure, match="Odd: strange"):
         x + 1
     monkeypatch.undo()
