@@ -51,6 +51,7 @@ from syft.tensors.logging import LoggingTensor as LoggingTensor
 from syft.tensors import native_calls as _native_calls  # what the extension in C works on
 from syft.tensors.multi_pointer import MultiPointerTensor as MultiPointerTensor
 from syft.tensors.multi_pointer import combine_pointers as combine_pointers
+from syft.tensors.shared.additive_sharing import AdditiveSharingTensor as AdditiveSharingTensor
 from syft.tensors.shared.ahead import Cost as Cost
 from syft.tensors.shared.ahead import StockLevel as StockLevel
 from syft.tensors.shared.verification import verify_shares as verify_shares
@@ -105,8 +106,7 @@ def __getattr__(name: str) -> _typing.Any:
     if name in _LATE:
         _LATE[name]()
         return globals()[name]
-    error = _not_there(name)
-    raise error or AttributeError(f"module 'syft' has no attribute {name!r}", name=name)
+    raise _not_there(name, __dir__())
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import warnings
 from types import CodeType
 from typing import Final
 
@@ -49,6 +50,19 @@ def line_at(place: Place) -> str:
     code, instruction = place
     line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
     return f"{code.co_filename}:{line or code.co_firstlineno}"
+
+
+def warn_user(text: str | Warning, kind: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's program that runs.
+
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     warn_user("slow")
+    >>> found[0].message, found[0].filename.startswith(SYFT)
+    (UserWarning('slow'), False)
+    """
+    file, _, line = line_at(place_of_user()).rpartition(":")
+    warnings.warn_explicit(text, kind, file, int(line))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -376,6 +376,7 @@ class ErrorCode(WireCode):
     OTHER_PATH = 192
     WRONG_RESULT = 193
     PROVIDER_DENIED = 194
+    NO_SUCH_DEVICE = 195
 
 
 class LineCode(WireCode):

@@ -10,8 +10,10 @@ import contextlib
 import functools
 import inspect
 import logging
+import sys
 from collections.abc import Iterator
 from enum import Enum, auto
+from types import FrameType
 from typing import Any
 
 import torch
@@ -117,8 +119,17 @@ set_tracing_state = torch._C._set_tracing_state  # type: ignore[attr-defined]
 OPTIMIZER_MARKS = ("step", "_opt_called", "_warned_capturable_if_run_uncaptured")
 """Attributes of an optimizer with which torch notes its scheduler and its warnings."""
 
-NO_FUNCTION = "its own backward would be lost; write it with ordinary torch operations"
-"""Why a custom autograd.Function is refused on a function-level wrapper, for the error text."""
+NO_FUNCTION = (
+    "torch.autograd.Function",
+    "its own backward would be lost; write it with ordinary torch operations",
+)
+"""What is refused on a function-level wrapper, and why, for the error text."""
+_NO_MODULE_HOOK = (
+    "register_full_backward_hook",
+    "a function cannot travel; in a forward hook, call retain_grad() of what the module returns, "
+    "and read its .grad after the backward pass",
+)
+_MODULE_HOOKS_FILE = torch.nn.modules._functions.__file__
 
 
 def inside_custom_function() -> bool:
@@ -133,6 +144,20 @@ def inside_custom_function() -> bool:
     return not (
         torch.is_grad_enabled() or is_fwd_grad_enabled() or torch.is_inference_mode_enabled()
     )
+
+
+def custom_function() -> tuple[str, str]:
+    """What the user wrote for which torch runs a custom function now, and what to do instead.
+
+    >>> custom_function()[0]
+    'torch.autograd.Function'
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == _MODULE_HOOKS_FILE:
+            return _NO_MODULE_HOOK
+        frame = frame.f_back
+    return NO_FUNCTION
 
 
 def hide_from_compiler(method: Any) -> None:

@@ -180,6 +180,11 @@ TEXTS = [
         ".move() or .get().",
     ),
     (
+        e.NoSuchDevice("bob", "No CUDA GPUs are available"),
+        "Worker 'bob' has no such device (No CUDA GPUs are available): leave out .cuda(), "
+        '.to("cuda") and device=. Tensors and modules compute where they are.',
+    ),
+    (
         e.DataStaysPut("numpy()", "(Wrapper)>[PointerTensor | me:1 -> bob:2]"),
         "numpy() would read data that is not here: (Wrapper)>[PointerTensor | me:1 -> bob:2]. "
         "Bring it here first with .get() (or .float_prec()), if you may.",

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from functools import partial, wraps
 from typing import Any, Final, NoReturn
 
+import numpy as np
 import torch
 
 from syft.chain.chosen_methods import ChosenMethods
@@ -273,11 +274,14 @@ def _near_method(name: str, operation: Any) -> Callable[..., Any]:
     """The same for a method or an operator, which torch knows as ``operation``; torch sees to what
     is given anything but wrappers and numbers."""
     theirs: Any = getattr(torch.Tensor, name)
+    computes = name in _WITH_NUMBERS
 
     def method(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         link = tensor.child
         between = kwargs or function_modes() or not is_overriding()
         if between or not (link.at_function_level and _PASSED_ON.issuperset(map(type, args))):
+            if computes and type(args[0]) is np.ndarray:
+                return theirs(*_with_number(tensor, args[0]))
             return theirs(tensor, *args, **kwargs)
         return link.call(operation, (tensor, *args), {})
 
@@ -286,6 +290,20 @@ def _near_method(name: str, operation: Any) -> Callable[..., Any]:
     return method
 
 
+def _with_number(tensor: Any, array: Any) -> tuple[Any, Any]:
+    """A wrapper and an array of numpy with one number, of which torch makes numpy's business: as a
+    number beside a tensor of the dtype that numpy would choose."""
+    link: Any = tensor.child
+    if array.ndim:
+        instead = "make a tensor of it, torch.from_numpy(array), and send that"
+        raise UnsupportedOperation("an array of numpy", type(link).__name__, instead)
+    if link.at_function_level:
+        mine = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+        tensor = tensor.to(torch.from_numpy(np.zeros((), np.result_type(mine, array))).dtype)
+    return tensor, array.item()
+
+
+_WITH_NUMBERS: Final = ("__add__", "__sub__", "__mul__", "__truediv__")
 NEAR: Final[dict[str, Any]] = {
     "__getitem__": torch.Tensor.__getitem__,
     "__add__": torch.Tensor.add,

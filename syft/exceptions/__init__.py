@@ -33,6 +33,7 @@ exception to that.
     │   ├── OperationRefused         the op is known and may not run on another worker
     │   ├── UnsupportedOperation     this kind of tensor has no rule for the op
     │   ├── LocationMismatch         the operands lie at different places
+    │   ├── NoSuchDevice             the worker's machine has no device of that name
     │   ├── DataStaysPut             a local read of something that is not here
     │   └── ResultMismatch           not as many results as the caller was sure of
     ├── SendError
@@ -84,6 +85,7 @@ from syft.exceptions.trust_errors import WorkerRefused as WorkerRefused
 from syft.exceptions.trust_errors import WorkerTimeout as WorkerTimeout
 from syft.exceptions.trust_errors import WrongAddress as WrongAddress
 from syft.exceptions.operation_errors import DataStaysPut as DataStaysPut
+from syft.exceptions.operation_errors import NoSuchDevice as NoSuchDevice
 from syft.exceptions.operation_errors import EncodingError as EncodingError
 from syft.exceptions.operation_errors import HookError as HookError
 from syft.exceptions.operation_errors import LocationMismatch as LocationMismatch

@@ -91,6 +91,23 @@ class LocationMismatch(OperationError):
         return f"{text} Bring them together first: {self.instead or '.send(), .move() or .get()'}."
 
 
+class NoSuchDevice(OperationError):
+    """An operation asks for a device that the worker's machine has not.
+
+    >>> print(NoSuchDevice("bob", "Torch not compiled with CUDA enabled"))
+    Worker 'bob' has no such device (Torch not compiled with CUDA enabled): leave out .cuda(), \
+.to("cuda") and device=. Tensors and modules compute where they are.
+    """
+
+    def __init__(self, worker: str, found: str) -> None:
+        super().__init__(worker, found)
+        self.worker, self.found = worker, found
+
+    def __str__(self) -> str:
+        text = f"Worker {self.worker!r} has no such device ({self.found}): leave out .cuda(),"
+        return f'{text} .to("cuda") and device=. Tensors and modules compute where they are.'
+
+
 class DataStaysPut(OperationError):
     """Local code tried to read, copy or pickle data that is not in this tensor.
 

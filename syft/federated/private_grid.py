@@ -8,10 +8,10 @@ and warned of.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from syft.callers import warn_user
 from syft.exceptions import SyftError, UnusableSetting, WorkerClosed, WorkerTimeout
 from syft.workers.labels.guards import without_frames
 from syft.workers.shells.worker import Worker, pointers_found
@@ -63,7 +63,7 @@ class PrivateGridNetwork:
             raise errors[0]
         if self.unreachable:
             reasons = "; ".join(map(str, self.unreachable.values()))
-            warnings.warn(f"Left out of the search: {reasons}", stacklevel=2)
+            warn_user(f"Left out of the search: {reasons}")
         return {name: pointers for name, pointers in found.items() if pointers}
 
     @contextlib.contextmanager

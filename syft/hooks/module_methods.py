@@ -128,7 +128,10 @@ def exchange_tensors(
 
 
 def _swap_module(module: nn.Module, old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
-    recurrent = [part for part in module.modules() if isinstance(part, nn.RNNBase)]
+    parts = [*module.modules()]
+    if any(isinstance(part, torch.jit.ScriptModule) for part in parts):
+        raise NotSendable("a module of TorchScript", "send the module that it was compiled from")
+    recurrent = [part for part in parts if isinstance(part, nn.RNNBase)]
     for part in recurrent:  # torch exchanges no tensor that has weak references
         part._flat_weight_refs = [None for _ in part._flat_weights]
     try:

@@ -22,6 +22,7 @@ a ``ModuleNotFoundError`` with the module's name would be; a plain ``ImportError
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -55,7 +56,6 @@ _PLANNED: Final = {
 _GONE: Final = {
     "NumpyTensor": "send torch.from_numpy(array)",
     "PrivateTensor": 'x.private_tensor(allowed_users=["ann"]) is a method of every tensor',
-    "AdditiveSharingTensor": _SHARE,
     "ReplicatedSharingTensor": _SHARE,
     "AutogradTensor": "torch's own autograd works on every kind of tensor",
     "LargePrecisionTensor": _WIDER,
@@ -71,15 +71,24 @@ _GONE: Final = {
 """For each name: what the package has in its place."""
 
 
-def not_there(name: str) -> NotThere | None:
-    """The error for a name of the package of earlier versions; None for any other name.
+def not_there(name: str, there: Sequence[str]) -> AttributeError:
+    """The error for a name that the package has not: what it has in its place, if the name is of an
+    earlier version, or else those of the names ``there`` that look like it.
 
-    >>> print(not_there("make_hook"), not_there("nonsense"))
-    sy.make_hook is not there: sy.TorchHook(torch). None
+    >>> print(not_there("make_hook", []))
+    sy.make_hook is not there: sy.TorchHook(torch).
+    >>> print(not_there("virtualworkr", ["Plan", "VirtualWorker"]))
+    module 'syft' has no attribute 'virtualworkr'. Did you mean 'VirtualWorker'?
+    >>> print(not_there("nonsense", ["Plan"]))
+    module 'syft' has no attribute 'nonsense'
     """
-    planned = name in _PLANNED
     instead = _PLANNED.get(name) or _GONE.get(name)
-    return None if instead is None else NotThere(f"sy.{name}", instead, planned)
+    if instead is not None:
+        return NotThere(f"sy.{name}", instead, name in _PLANNED)
+    lower = {one.lower(): one for one in there}
+    alike = difflib.get_close_matches(name.lower(), lower, n=1)
+    meant = f". Did you mean {lower[alike[0]]!r}?" if alike else ""
+    return AttributeError(f"module 'syft' has no attribute {name!r}{meant}", name=name)
 
 
 def disable_gc(tensor: torch.Tensor) -> NoReturn:
@@ -200,8 +209,8 @@ class RenamedModules:
         if instead is not None:
             raise ModuleNotFoundError(str(NotThere(fullname, instead)), name=fullname)
         package, _, name = fullname.rpartition(".")
-        error = not_there(name) if package == "syft" else None
-        if error is not None:
+        error = not_there(name, ()) if package == "syft" else None
+        if isinstance(error, NotThere):
             raise ImportError(str(error), name=fullname)
 
 

@@ -6,13 +6,12 @@ in this process as a copy, a pointer as a pointer.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from syft.callers import line_at, place_of_user
+from syft.callers import warn_user
 from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import GraphLeftBehind, NotALeaf, NotSendable
@@ -110,9 +109,7 @@ def leaf_to_send(tensor: torch.Tensor) -> torch.Tensor:
     whole = tensor._base
     if whole is None or not whole.is_leaf:
         raise NotALeaf(type(tensor.grad_fn).__name__)
-    file, _, line = line_at(place_of_user(2)).rpartition(":")
-    name = type(tensor.grad_fn).__name__
-    warnings.warn_explicit(GraphLeftBehind(name), GraphLeftBehind, file, int(line))
+    warn_user(GraphLeftBehind(type(tensor.grad_fn).__name__))
     leaf = _leaf_over(tensor)
     set_writers(leaf, writers_of(whole))
     return leaf

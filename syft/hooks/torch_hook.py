@@ -4,7 +4,8 @@ Torch's override protocols pass calls on sent, encrypted or wrapped tensors to s
 asks nobody, a function is surrounded: six methods that go through all parameters of a module, when
 the first one is sent (:mod:`syft.hooks.whole_modules`), ``step`` of each scheduler, since only a
 call shows that one steps while a plan is recorded, the transforms of ``torch.func``
-(:mod:`syft.hooks.function_transforms`), and ``torch.as_tensor``.  ``close()`` removes all of it.
+(:mod:`syft.hooks.function_transforms`), ``torch.as_tensor``, and one way of checkpoints.
+``close()`` removes all of it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from syft.hooks import (
     sharing_methods,
     tensor_methods,
 )
+from syft.hooks.checkpoints import surround_checkpoints
 from syft.hooks.copied_tensors import surround_copies
 from syft.hooks.function_transforms import surround_transforms
 from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
@@ -169,6 +171,7 @@ class TorchHook:
             self._ledger.register(register_optimizer_step_post_hook, follower.after_step)
             surround_transforms(self._ledger)
             surround_copies(self._ledger)
+            surround_checkpoints(self._ledger)
         except BaseException:
             self._ledger.undo()
             if local_worker is None:

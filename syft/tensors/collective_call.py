@@ -17,11 +17,15 @@ from syft.workers.wire.messages import Start
 
 
 def run_collective(
-    code: CollectiveCode, inputs: Sequence[Sequence[torch.Tensor]], results: int = 1
+    code: CollectiveCode,
+    inputs: Sequence[Sequence[torch.Tensor]],
+    results: int = 1,
+    user: str | None = None,
 ) -> list[list[Wrapper]]:
     """Start collective operation ``code`` with one command to each worker, without waiting.
 
-    ``inputs[i]`` are pointers to the inputs of party i, all at one worker.  Returns ``results``
+    ``inputs[i]`` are pointers to the inputs of party i, all at one worker, which ``user`` may use.
+    Returns ``results``
     pointers for each party, which are promised until the parties have finished.  Raises
     :class:`~syft.exceptions.LocationMismatch` unless each party is a different worker.
 
@@ -43,7 +47,7 @@ def run_collective(
         outs = tuple(new_id() for _ in range(results))
         seq = connection.requests.next_seq()
         references = tuple(link.reference(connection) for link in links)
-        message = Start(seq, int(code), execution, names, rank, references, outs)
+        message = Start(seq, int(code), execution, names, rank, references, outs, user=user)
         pending = connection.start(message, made=outs)
         pointers.append([_promised(connection, out, pending) for out in outs])
     return pointers
@@ -70,13 +74,15 @@ def _connection_of(row: Sequence[torch.Tensor]) -> Connection:
     return connections[0]
 
 
-def sum_private(*pointers: torch.Tensor) -> list[Wrapper]:
+def sum_private(*pointers: torch.Tensor, user: str | None = None) -> list[Wrapper]:
     """The sum of private tensors at different workers, as a pointer at each; nobody sees an input.
 
+    ``user`` is who may read the tensors, as for ``get``.
     See :func:`syft.workers.handlers.party_programs.sum_private` for the protocol and its costs.
 
     >>> x, y = torch.tensor([1, 2]).send(alice), torch.tensor([10, 20]).send(bob)
     >>> [total.get() for total in sy.sum_private(x, y)]
     [tensor([11, 22]), tensor([11, 22])]
     """
-    return [row[0] for row in run_collective(CollectiveCode.SUM, [[p] for p in pointers])]
+    rows = run_collective(CollectiveCode.SUM, [[p] for p in pointers], user=user)
+    return [row[0] for row in rows]

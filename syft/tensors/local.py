@@ -20,7 +20,7 @@ from syft.exceptions import LocationMismatch, UnsupportedOperation
 from syft.ops.calls import mutated_argument
 from syft.ops.nested import Arguments, Keywords, replace
 from syft.ops.table import flags_of
-from syft.torch_private import NO_FUNCTION, inside_custom_function
+from syft.torch_private import custom_function, inside_custom_function
 
 
 class LocalLink(Link):
@@ -199,7 +199,8 @@ class LocalLink(Link):
         (Wrapper)>LocalLink>tensor([2., 2.])
         """
         if inside_custom_function():
-            raise UnsupportedOperation("torch.autograd.Function", cls.__name__, NO_FUNCTION)
+            what, instead = custom_function()
+            raise UnsupportedOperation(what, cls.__name__, instead)
         first = next(link for link in links_in(args, kwargs) if link.at_function_level)
         if not isinstance(first, LocalLink):
             return type(first).call(operation, args, kwargs)

@@ -45,7 +45,6 @@ CLOSED: dict[str, Callable[[Any], Any]] = {
     "numpy conversion": np.asarray,
     "numpy conversion ": lambda x: np.array([x]),
     "numpy conversion  ": lambda x: np.add(x, 1),
-    "numpy conversion   ": lambda x: x + np.ones(2),
     "pickling": pickle.dumps,
     "pickling ": lambda x: torch.save(x, io.BytesIO()),
     "pickling  ": lambda x: torch.save({"weights": [x]}, io.BytesIO()),
@@ -281,3 +280,14 @@ def test_apply_would_write_to_no_memory(make: Callable[[Any], torch.Tensor]) -> 
         return  # its tensor is here, and is what torch gets
     with pytest.raises((DataStaysPut, OperationRefused, UnsupportedOperation), match="apply_"):
         x.apply_(abs)
+
+
+def test_an_array_beside_a_tensor_that_is_elsewhere(bob: sy.VirtualWorker) -> None:
+    x = torch.tensor([1.0, 2.0]).send(bob)
+    assert torch.equal((x * np.array(2.0)).get(), torch.tensor([2.0, 4.0], dtype=torch.float64))
+    assert torch.equal((x / np.array(2.0, np.float32)).get(), torch.tensor([0.5, 1.0]))
+    assert torch.equal((x - np.float64(1)).get(), torch.tensor([0.0, 1.0]))
+    assert refusal(lambda: x + np.ones(2)) == (
+        "UnsupportedOperation: PointerTensor has no rule for an array of numpy: make a tensor of "
+        "it, torch.from_numpy(array), and send that."
+    )

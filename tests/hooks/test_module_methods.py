@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations, rnn
 from torch.nn.utils.rnn import PackedSequence
 
 import syft as sy
-from syft.exceptions import LocationMismatch
+from syft.exceptions import LocationMismatch, NoSuchDevice, NotSendable
 from tests.chain.refusal import here, notes_of, refusal, shown
 from tests.shells.owner import inspect, seed
 
@@ -567,3 +567,33 @@ def test_fixed_precision_of_a_module(hook: sy.TorchHook) -> None:
     assert (module.weight.is_leaf, module.weight.requires_grad) == (True, True)
     assert module.weight.tolist() == [1.0, 1.0]
     assert module.bias.grad.tolist() == [1.0, 2.0]
+
+
+def test_a_module_of_torchscript_is_not_sent(bob: sy.VirtualWorker) -> None:
+    with pytest.warns(DeprecationWarning):
+        script = torch.jit.script(nn.Linear(2, 1))
+    for module in (script, nn.Sequential(script)):
+        with pytest.raises(NotSendable, match="TorchScript: send the module that it was compiled"):
+            module.send(bob)
+        assert type(script.weight) is nn.Parameter
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, module: x.cuda(),
+        lambda x, module: x.to("cuda"),
+        lambda x, module: x.to(torch.device("cuda:0")),
+        lambda x, module: torch.zeros_like(x, device="cuda"),
+        lambda x, module: module.cuda(),
+        lambda x, module: module.to("cuda"),
+    ],
+)
+def test_a_device_that_a_worker_has_not_is_told_in_one_sentence(
+    call: Any, bob: sy.VirtualWorker
+) -> None:
+    module = nn.Linear(2, 1).send(bob)
+    with pytest.raises(NoSuchDevice, match="Worker 'bob' has no such device .*leave out"):
+        call(torch.ones(2).send(bob), module)
+    assert module(torch.ones(2).send(bob)).get().shape == (1,)

@@ -17,7 +17,7 @@ from torch.distributions import Categorical, Normal
 import syft as sy
 from syft.exceptions import DataStaysPut, LocationMismatch
 from syft.hooks.places import SentForward, makes_tensors
-from syft.tensors.constant import ConstantTensor, MakingConstants
+from syft.tensors.constant import ConstantTensor, MakingConstants, _whole_memory_of
 from syft.torch_private import function_modes
 from tests.shells.owner import inspect
 
@@ -462,3 +462,11 @@ def test_tensors_in_containers_go_along_and_come_back(bob: sy.VirtualWorker) -> 
     assert model.scales is scales and model.tables["low"]["deep"] is low
     assert torch.equal(model.tables["written"], plain.tables["written"])
     assert type(model.pair[0]) is torch.Tensor and inspect(bob).objects == {}
+
+
+def test_the_whole_memory_of_a_constant_is_found_for_every_layout() -> None:
+    sparse, whole = torch.eye(2).to_sparse(), torch.arange(6.0)
+    assert _whole_memory_of(sparse) is sparse
+    assert _whole_memory_of(whole[2:]).tolist() == whole.tolist()
+    part = torch.empty(0).set_(whole.untyped_storage(), 2, (2,), (2,))  # a view of no tensor
+    assert _whole_memory_of(part).tolist() == whole.tolist()

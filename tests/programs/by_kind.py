@@ -551,4 +551,5 @@ TRANSFORMS: dict[str, Callable[..., Any]] = {
 }
 for _name, _function in TRANSFORMS.items():
     add(f"func_{_name}", _function, normal(4, 3, grad=False), drawn=_name == "vmap_same")
-    add(f"func_{_name}_with_a_graph", _function, normal(4, 3), drawn=_name == "vmap_same")
+    if _name not in ("functionalize", "vmap_same"):
+        add(f"func_{_name}_with_a_graph", _function, normal(4, 3))

@@ -84,11 +84,24 @@ def run_as_plan(program: Program) -> list[Any]:
 
 
 def run_as_sent_plan(program: Program, worker: Any) -> list[Any]:
-    """The same as a plan at a worker: results, and the gradients of tensors."""
+    """The same as a plan at a worker: results, the gradients of tensors, and the state that comes
+    back with the plan."""
     plan, inputs = _built(program)
     pointer = plan.send(worker)
     tensors = [tensor.send(worker) for tensor in _tensors(inputs)]
-    return _seen(_outcome(pointer, tensors), tensors)
+    seen = _seen(_outcome(pointer, tensors), tensors)
+    return seen + _state(pointer.get())
+
+
+def plan_here(program: Program) -> list[Any]:
+    """What a sent plan is compared with: the same plan here."""
+    plan, inputs = _built(program)
+    tensors = _tensors(inputs)
+    return _seen(_outcome(plan, tensors), tensors) + _state(plan)
+
+
+def _state(plan: Any) -> list[Any]:
+    return [value.detach() for _, value in sorted(plan.state_dict().items())]
 
 
 def _built(program: Program) -> tuple[Any, list[Any]]:

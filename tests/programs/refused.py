@@ -51,13 +51,16 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
         Refusal(PLANS, CannotRecord, "a lazy module", "it has no shape yet"),
     ),
     (
-        "sample_beta sample_dirichlet own_function own_function_setup backward_hook "
-        "checkpoint_reentrant",
+        "sample_beta sample_dirichlet own_function own_function_setup",
         Refusal(POINTERS, UnsupportedOperation, "autograd.Function", "its backward is Python"),
     ),
     (
-        "sample_beta sample_dirichlet own_function own_function_setup checkpoint_reentrant",
-        Refusal(PLANS, CannotRecord, "custom autograd.Function", "its backward is Python"),
+        "sample_beta sample_dirichlet own_function own_function_setup",
+        Refusal(PLANS, CannotRecord, "torch.autograd.Function", "its backward is Python"),
+    ),
+    (
+        "backward_hook",
+        Refusal(POINTERS, UnsupportedOperation, "retain_grad", "a hook is Python"),
     ),
     (
         "hook_on_a_tensor hook_that_looks after_accumulation",
@@ -68,15 +71,15 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
         Refusal(PLANS, CannotRecord, "a function cannot travel", "a hook is Python"),
     ),
     (
-        "func_functionalize func_functionalize_with_a_graph",
+        "func_functionalize",
         Refusal(POINTERS, OperationError, "below|cannot run", "it works below all subclasses"),
     ),
     (
-        "func_functionalize func_functionalize_with_a_graph",
+        "func_functionalize",
         Refusal(PLANS, CannotRecord, "a torch.func transform", "it works below all subclasses"),
     ),
     (
-        "func_vmap_same func_vmap_same_with_a_graph",
+        "func_vmap_same",
         Refusal(
             POINTERS + PLANS, UnsupportedOperation, "draw before, outside", "rows draw one by one"
         ),
@@ -86,7 +89,7 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
         Refusal(POINTERS, LocationMismatch, "lie at", "what a program has loaded stays here"),
     ),
     (
-        "saved to_numpy numpy_array_0d",
+        "saved to_numpy",
         Refusal(POINTERS, DataStaysPut, "Bring it here first", "the data is not here"),
     ),
     (

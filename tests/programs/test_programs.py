@@ -18,6 +18,7 @@ from tests.programs.harness import (
     Program,
     check_same,
     plainly,
+    plan_here,
     run_as_plan,
     run_as_sent_plan,
     run_remotely,
@@ -49,8 +50,8 @@ def run(program: Program, way: str, hook: sy.TorchHook) -> None:
     if way in POINTERS:
         check_same(want, run_remotely(program, worker), not (program.drawn and way == "socket"))
         return
-    got = run_as_sent_plan(program, worker)
-    check_same(want[: len(got)], got)
+    here = plan_here(program)
+    check_same(here, run_as_sent_plan(program, worker))
 
 
 def check(name: str, way: str, hook: sy.TorchHook) -> None:

@@ -35,7 +35,7 @@ from syft.program.recording.gradients import GradientTracker
 from syft.program.recording.op_facts import has_data_dependent_shape
 from syft.program.recording.symbolic import concrete
 from syft.program.torch_modes import ModeChanges
-from syft.torch_private import NO_FUNCTION, inside_custom_function
+from syft.torch_private import custom_function, inside_custom_function
 
 _BACKWARD: Final = GRADIENT | MUTATES_OTHERS
 _MAY_WRITE: Final = INPLACE | INPLACE_OPTION | MUTATES_OTHERS
@@ -128,7 +128,8 @@ class OperationTracer:
         # The three innermost frames are methods of the tracer.
         line = _NO_LINE if self.rerun else user_line(3)
         if mode is not None and not mode.grad and inside_custom_function():
-            raise CannotRecord("a custom autograd.Function", str(user_line()), NO_FUNCTION)
+            what, instead = custom_function()
+            raise CannotRecord(what, str(user_line()), instead)
         return HeldAction(
             number,
             tuple([operand(arg) for arg in args]),

@@ -33,6 +33,7 @@ INFINITE = 3.3e38
 
 BASES = range(2, 17)
 LARGEST_SCALE = 2**60
+DEFAULT_BITS = 16
 
 _decoding_forbidden: ContextVar[bool] = ContextVar("_decoding_forbidden", default=False)
 

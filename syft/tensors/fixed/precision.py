@@ -49,6 +49,7 @@ from syft.tensors.fixed.rules import (
 )
 from syft.tensors.fixed.grid import (
     BASES,
+    DEFAULT_BITS,
     LARGEST_SCALE,
     Grid,
     encode,
@@ -103,8 +104,6 @@ def _missing_rules() -> list[str]:
 
 
 register_check(_missing_rules)
-
-DEFAULT_BITS = 16
 
 
 # ---------------------------------------------------------------------------------- conversions

@@ -51,6 +51,10 @@ class AdditiveSharingTensor(RingLink):
     """A tensor of integers modulo 2^64 that are the sums of shares, one at each party.
 
     As a mapping it goes from the name of a party to where its share is.
+
+    >>> x = torch.tensor([1, 2]).share(alice, bob, crypto_provider=carol)
+    >>> isinstance(x.child, AdditiveSharingTensor), x.child.place(), x.child["bob"].location
+    (True, 'alice, bob', 'bob')
     """
 
     __slots__ = ("cell",)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from syft.callers import warn_user
 from syft.exceptions import NotShareable, WrongParties
 from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.shares_ring import SharesRing
@@ -41,8 +42,7 @@ def session_among(
     ``allow_dealing_party``, and :class:`~syft.exceptions.UnknownWorker`.  A party that deals knows
     the masks behind which the others open their shares, so it can read every value that is opened.
     """
-    if protocol not in (None, "snn"):
-        raise NotShareable(f"with protocol {protocol!r}", "leave it out, or name 'snn'")
+    _check_protocol(protocol)
     if any(isinstance(worker, (list, tuple)) for worker in workers):
         raise WrongParties(("a list of workers",), "name them one by one: share(*workers)")
     owner = _asking(owner, workers)
@@ -54,6 +54,14 @@ def session_among(
         unnamed = crypto_provider is None
         raise WrongParties(names, _WITHOUT_PROVIDER if unnamed else _ALSO_DEALS.format(provider.id))
     return _opened_once(owner, parties, provider)
+
+
+def _check_protocol(protocol: str | None) -> None:
+    """Take the name of the only protocol, and with a warning that of an earlier version."""
+    if protocol == "fss":
+        warn_user("there is one protocol, 'snn': comparisons run by it, and not by 'fss'")
+    elif protocol not in (None, "snn"):
+        raise NotShareable(f"with protocol {protocol!r}", "leave it out, or name 'snn'")
 
 
 def _asking(owner: Owner, workers: Sequence[Location | str]) -> Owner:

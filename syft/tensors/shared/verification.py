@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +29,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from syft.callers import Place, line_at, place_of_user
+from syft.callers import Place, line_at, place_of_user, warn_user
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnsupportedOperation, WrongResult
 from syft.ops.calls import written_arguments
@@ -292,7 +291,7 @@ fractional digits.
                 for session in self._sessions:
                     session.flush()
                 if self.unchecked:
-                    warnings.warn(str(self), stacklevel=2)
+                    warn_user(str(self))
         finally:
             for session in self._sessions:
                 session.after_sending.remove(self._sent)

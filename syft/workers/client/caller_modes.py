@@ -8,7 +8,7 @@ import torch
 from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.exceptions import UnsupportedOperation
-from syft.torch_private import NO_FUNCTION, any_autocast_enabled, inside_custom_function
+from syft.torch_private import any_autocast_enabled, custom_function, inside_custom_function
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire.messages import DEFAULT_DTYPE, GRAD_MODE, INFERENCE_MODE
@@ -37,7 +37,8 @@ def mode_without_grad() -> int:
     if torch.is_inference_mode_enabled():
         return INFERENCE_MODE
     if inside_custom_function():
-        raise UnsupportedOperation("torch.autograd.Function", "PointerTensor", NO_FUNCTION)
+        what, instead = custom_function()
+        raise UnsupportedOperation(what, "PointerTensor", instead)
     return 0
 
 

@@ -437,8 +437,11 @@ class Connection:
     @exclusive
     def start(self, message: Message, made: Collection[int] = ()) -> Pending:
         """Send a request whose reply nobody waits for at this line, and that is to make these
-        objects."""
+        objects; if it names a user, with what proves that it may be made for her."""
         self.requests.check_not_recording(message.verb)
+        user: str | None = getattr(message, "user", None)
+        if user:
+            self.transport.prove(user)
         self.groups.send()
         seq: int = message.seq  # type: ignore[attr-defined]
         pending = self.replies.pending[seq] = Pending(place_of_user(), made=made)

@@ -54,7 +54,7 @@ from syft.workers.core.shares import Confined
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
-from syft.workers.execution.operation import neutral_mode
+from syft.workers.execution.operation import neutral_mode, without_device
 from syft.workers.labels.cell import Stored
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
@@ -323,7 +323,8 @@ class WorkerCore:
     ) -> Failure:
         """An exception as a reply; ``hidden`` leaves out its text and traceback.  ``action`` says
         which one of a group raised it."""
-        return Failure(seq, pack_error(error, Packer(), hidden=hidden), action)
+        told = without_device(error, self.name)
+        return Failure(seq, pack_error(told, Packer(), hidden=hidden), action)
 
     # ------------------------------------------------------------------------------------ waiting
 

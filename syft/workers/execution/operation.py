@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from syft.exceptions import NoSuchDevice
 from syft.ops.control import RECORDING
 from syft.ops.nested import Function
 from syft.torch_private import (
@@ -118,3 +119,30 @@ def _without_modes(recording: Any, tracing: Any) -> contextlib.ExitStack:
         if torch.is_autocast_enabled(device):
             modes.enter_context(torch.autocast(device, enabled=False))
     return modes
+
+
+_NO_DEVICE: Final = (
+    "Torch not compiled with CUDA",
+    "No CUDA GPUs are available",
+    "Found no NVIDIA driver",
+    "CUDA error: invalid device ordinal",
+)
+"""How torch begins to say that there is no such device."""
+
+
+def without_device(error: BaseException, worker: str) -> BaseException:
+    """What a caller is told of an error: where torch misses a device, one sentence, with the place
+    and the notes that the error has.
+
+    >>> without_device(AssertionError("Torch not compiled with CUDA enabled"), "bob")
+    NoSuchDevice('bob', 'Torch not compiled with CUDA enabled')
+    >>> without_device(ValueError("no size"), "bob")
+    ValueError('no size')
+    """
+    text = str(error)
+    if not text.startswith(_NO_DEVICE):
+        return error
+    told = NoSuchDevice(worker, text.splitlines()[0]).with_traceback(error.__traceback__)
+    for note in getattr(error, "__notes__", ()):
+        told.add_note(note)
+    return told

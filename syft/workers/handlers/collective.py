@@ -230,7 +230,6 @@ def _check_leaves(call: Call, guard: Guard | None) -> None:
 
 def _begin(call: Call, session: Execution, message: Start) -> None:
     """Make the program of an execution, if its inputs may go to all parties."""
-    peer = call.peer
     call.check_repeated()
     if message.program in GUARDING:
         args = _own_arguments(call)
@@ -252,7 +251,7 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
     guard = reduce(meet_guards, map(elements_guard_of, given), None)
     _check_leaves(call, guard)
     inputs = [call.to_send(value, ACTION, gradients=False) for value in given]
-    if guard is not None and not guard.admits(peer.user):
+    if guard is not None and not guard.admits(call.user):
         inputs, guard = _inputs_that_run(message, inputs, guard)
     session.guard, session.program = guard, _program(message, inputs)
 

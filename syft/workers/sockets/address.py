@@ -61,6 +61,18 @@ class Address:
         Raises :class:`OSError`, and :class:`~syft.exceptions.InsecureAddress` for ``ws://`` off
         this machine.
         """
+        try:
+            return self._dialled(seconds)
+        except OSError as error:
+            about = (
+                f"no worker answers at {self}; is it running? `syft doctor {self}` tries each step"
+            )
+            if error.errno is None:  # the text is all that it has
+                raise type(error)(f"{error} ({about})") from None
+            error.strerror = f"{error.strerror} ({about})"
+            raise
+
+    def _dialled(self, seconds: float) -> socket.socket:
         if self.scheme == "unix":
             sock = socket.socket(socket.AF_UNIX)
             try:

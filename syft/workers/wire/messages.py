@@ -300,7 +300,7 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
     """Start this worker's part of a collective operation (:mod:`syft.workers.handlers.collective`).
 
     ``execution`` rises over a connection.  ``parties`` names the workers that take part, in order;
-    ``rank`` is this worker's place among them.  Results are promised under ``outs``.
+    ``rank`` is this worker's place.  Results are promised under ``outs``; ``user`` may use inputs.
     """
 
     verb = "a collective operation with"
@@ -313,6 +313,7 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
     args: tuple[Any, ...]
     outs: tuple[int, ...]
     drop: tuple[int, ...] = ()
+    user: str | None = None
 
 
 class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):

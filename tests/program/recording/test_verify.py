@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     ),
     "kind": (lambda x: x + OWN, "a tensor of the class OfTheirOwn"),
     "hooked": (lambda x: x + HOOKED, "a tensor with a backward hook"),
-    "function": (lambda x: Doubled.apply(x), "a custom autograd.Function"),
+    "function": (lambda x: Doubled.apply(x), "torch.autograd.Function"),
     "seed": (seeded, "torch.manual_seed"),
     "seed_at_the_end": (seeded_at_the_end, "torch.manual_seed"),
     "seed_within": (seeded_within, "torch.manual_seed"),

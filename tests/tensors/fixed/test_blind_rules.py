@@ -265,6 +265,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "leaky_relu": (F.leaky_relu, X),
     "prelu": (F.prelu, X, positive(1)),
     "hardtanh": (F.hardtanh, X),
+    "softshrink": (F.softshrink, X),
+    "hardshrink": (F.hardshrink, X),
     "hardswish": (F.hardswish, X),
     "logsigmoid": (F.logsigmoid, X),
     "attention": (F.scaled_dot_product_attention, *HEADS),

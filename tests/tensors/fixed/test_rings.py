@@ -193,7 +193,6 @@ READS = {
         x.view(1, 2), (x[:1] > 0).long(), weight=torch.ones(2)
     ),
     "a mask as a fraction": lambda x: (x > 0) * 0.5,
-    "a mask as floats": lambda x: (x > 0).float(),
     "floats among private integers": lambda x: (x > 0).sum() + torch.ones(2),
     "writing into a plain tensor": lambda x: torch.ones(2, dtype=torch.int64).add_((x > 0).sum()),
     "another grid by decoding": lambda x: x.log_normal_(),
@@ -215,7 +214,6 @@ def test_the_refusals_name_what_to_use(ring):
         lambda: x.lgamma(): "get() the tensor first",
         lambda: x[0].item(): "get it first",
         lambda: (x > 0) * 0.5: FIX_FIRST,
-        lambda: (x > 0).float(): FIX_FIRST,
         lambda: x**0.3: "exp(exponent * log(x))",
         lambda: float_precision(x): "private (blind integers); get() it first",
     }

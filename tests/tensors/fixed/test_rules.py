@@ -99,12 +99,15 @@ NEAR_ZERO = {
     "prelu": (lambda x, w: F.prelu(x, w), True),
     "leaky_relu": (lambda x, w: F.leaky_relu(x, 3.0), False),
     "relu": (lambda x, w: F.relu(x), False),
+    "softshrink": (lambda x, w: F.softshrink(x, 2.0**-16), False),
+    "hardshrink": (lambda x, w: F.hardshrink(x, 2.0**-16), False),
 }
 
 
 @pytest.mark.parametrize("name", NEAR_ZERO)
 def test_the_smallest_numbers_have_a_sign(name):
-    """The kink is at zero itself: one step of the grid is positive, and zero is not."""
+    """The kink is at zero itself: one step of the grid is positive, and zero is not; or it is at
+    one step of the grid."""
     operation, learns = NEAR_ZERO[name]
     steps = torch.tensor([-2, -1, 0, 1, 2]) / 2**16
     results = []

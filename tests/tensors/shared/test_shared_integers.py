@@ -138,6 +138,22 @@ def test_shares_are_not_sent_a_second_time():
         serialize(shared)
 
 
+def test_bits_and_whole_numbers_become_fractions_as_in_torch(hook, bob, alice):
+    carol = sy.VirtualWorker(hook, id="carol")
+    predicted, right = torch.tensor([3, 1, 2, 2]), torch.tensor([3, 0, 2, 1])
+    shared = predicted.share(alice, bob, crypto_provider=carol)
+    for dtype in (torch.float32, torch.float64):
+        assert shared.to(dtype).get().float_precision().tolist() == predicted.tolist()
+    accuracy = (shared == right).float().mean()
+    assert accuracy.get().float_precision().item() == (predicted == right).float().mean().item()
+
+
+def test_an_older_protocol_is_named_and_not_run(hook, bob, alice):
+    with pytest.warns(UserWarning, match="one protocol, 'snn'") as warned:
+        assert X.share(bob, alice, crypto_provider=hook.local_worker, protocol="fss").get().equal(X)
+    assert warned[0].filename == __file__
+
+
 def test_numbers_inside_a_program_are_no_objects_of_a_worker(hook, bob, alice):
     carol = sy.VirtualWorker(hook, id="carol")
     table = torch.tensor([[3, 8], [5, 1]]).share(alice, bob, crypto_provider=carol)

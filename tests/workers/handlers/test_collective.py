@@ -21,6 +21,7 @@ from syft.exceptions import (
     ObjectIdTaken,
     ObjectNotFound,
     ObjectNotReady,
+    PermissionDenied,
     RemoteFailure,
     ResultMismatch,
     UnknownWorker,
@@ -115,6 +116,20 @@ def test_three_workers_sum_private_numbers(
         torch.testing.assert_close(total, expected, rtol=0, atol=3 * 2.0**-25 + 1e-7)
     check_idle(parties)
     assert [pointer.get().tolist() for pointer in private] == [value.tolist() for value in plain]
+
+
+def test_what_a_user_may_send_is_added_for_her(parties: list[sy.VirtualWorker]) -> None:
+    hers = torch.tensor([1, 2]).private_tensor(allowed_users=["ann"])
+    private = [hers.send(worker, user="ann") for worker in parties[:2]]
+    refused = sy.sum_private(*private)
+    for total in refused:
+        with pytest.raises(PermissionDenied, match="may not go to"):
+            total.get(user="ann")
+    sy.synchronize()  # what was raised is not raised again
+    totals = sy.sum_private(*private, user="ann")
+    assert [total.get(user="ann").tolist() for total in totals] == [[2, 4]] * 2
+    with pytest.raises(PermissionDenied):
+        sy.sum_private(*private, user="ann")[0].get()
 
 
 def test_one_worker_or_many(hook: sy.TorchHook) -> None:

@@ -403,8 +403,10 @@ def test_addresses_that_are_none(hook: sy.TorchHook) -> None:
     for address in ("", "dan", "ws://dan", "http://dan:80", "ws://dan:x", "wss://dan:1/path"):
         with pytest.raises(WrongAddress):
             sy.connect(address)
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(ConnectionRefusedError, match="answers at ws://127.0.0.1:1.*syft doctor"):
         sy.connect("ws://127.0.0.1:1")
+    with pytest.raises(FileNotFoundError, match="answers at unix:///nowhere.*syft doctor"):
+        sy.connect("unix:///nowhere")
     hook.close()
     with pytest.raises(HookError):
         sy.connect("ws://127.0.0.1:1")

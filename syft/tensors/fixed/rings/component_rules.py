@@ -189,17 +189,6 @@ def bernoulli_(op: Any, x: Any, p: float = 0.5, generator: Any = None) -> Any:
     return x.copy_(drawn.to(torch.int64))
 
 
-@ring_rule("_to_copy")
-def cast(op: Any, x: Any, dtype: Any = None, **settings: Any) -> Any:
-    """Between integers and bits; other kinds have no place in the ring."""
-    if dtype is torch.bool and x.dtype is not torch.bool:
-        return x != 0
-    if dtype not in (None, torch.bool, torch.int64):
-        raise UnsupportedOperation(str(op), type(x.child).__name__, FIX_FIRST)
-    out = x.child.componentwise(op, (as_integers(x),), settings)
-    return as_bits(out) if (dtype or x.dtype) is torch.bool else out
-
-
 @ring_rule("t_ transpose_ squeeze_ squeeze_.dim squeeze_.dims unsqueeze_")
 def view_in_place(op: Any, x: Any, *rest: Any) -> Any:
     """Change the shape of the components, and then of the wrapper."""

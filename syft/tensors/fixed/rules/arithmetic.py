@@ -14,6 +14,8 @@ infinity.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -245,6 +247,16 @@ def leaky_relu_backward(op: Any, grad: Any, x: Any, slope: float, of_result: boo
     grid = grid_among(op, (grad, x))
     child = integers(op, grad, grid)
     return fixed(torch.where(integers(op, x, grid) > 0, child, times(child, slope, grid)), grid)
+
+
+@rule("softshrink_backward hardshrink_backward")
+def shrink_backward(op: Any, grad: Any, x: Any, bound: float) -> Any:
+    """The gradient where the input was further from zero than the bound."""
+    grid = grid_among(op, (grad, x))
+    child, ints = integers(op, grad, grid), integers(op, x, grid)
+    most = math.floor(Fraction(bound) * grid.scale)
+    below = torch.where(ints < -most, child, 0)
+    return fixed(torch.where(ints > most, child, below), grid)
 
 
 @rule("_prelu_kernel")

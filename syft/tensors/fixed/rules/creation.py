@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from syft.exceptions import UnsupportedOperation
 from syft.torch_private import correct_aliasing
-from syft.tensors.fixed.grid import CEILING, Excess, encode_number
+from syft.tensors.fixed.grid import CEILING, DEFAULT_BITS, Excess, encode_number, make_grid
 from syft.tensors.fixed.fixed_link import (
     FinerNumbers,
     attach,
@@ -25,6 +26,9 @@ from syft.tensors.fixed.fixed_link import (
     rule,
     target_of,
 )
+
+from syft.tensors.fixed.rings.component_rules import FIX_FIRST
+from syft.tensors.fixed.rings.ring_link import as_bits, as_integers, ring_rule
 
 aten = torch.ops.aten
 
@@ -144,6 +148,20 @@ def cast(op: Any, x: Any, dtype: Any = None, **settings: Any) -> Any:
         return op(link.child, dtype=dtype, **settings)
     whole = torch.div(link.child, link.grid.scale, rounding_mode="trunc")
     return op(whole, dtype=dtype, **settings)
+
+
+@ring_rule("_to_copy")
+def cast_integers(op: Any, x: Any, dtype: Any = None, **settings: Any) -> Any:
+    """Between integers and bits; floating point becomes fixed precision, on the default grid."""
+    if dtype is torch.bool and x.dtype is not torch.bool:
+        return x != 0
+    out = x.child.componentwise(op, (as_integers(x),), settings)
+    if dtype is not None and dtype.is_floating_point:
+        grid = make_grid(2, DEFAULT_BITS)
+        return fixed(out * grid.scale, grid)
+    if dtype not in (None, torch.bool, torch.int64):
+        raise UnsupportedOperation(str(op), type(x.child).__name__, FIX_FIRST)
+    return as_bits(out) if (dtype or x.dtype) is torch.bool else out
 
 
 @rule("_local_scalar_dense")
