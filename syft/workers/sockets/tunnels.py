@@ -10,7 +10,8 @@ An end sends as many bytes as the other one has said that it has room for.  So n
 keeps more than that, however slowly the other end reads; an end that sends more breaks a rule.
 
 Tunnels are an extension: they enter themselves with the lines of a process
-(:class:`~syft.workers.sockets.switchboard.Switchboard`) for four kinds of messages about a line and for a channel.
+(:class:`~syft.workers.sockets.switchboard.Switchboard`) for four kinds of messages
+about a line, and for a channel.
 """
 
 from __future__ import annotations
