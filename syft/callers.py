@@ -19,7 +19,7 @@ SYFT: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 """The folder of torch's Python code."""
 
-_LIBRARIES: Final = (SYFT, TORCH)
+_LIBRARIES: Final = (SYFT, TORCH, "<frozen importlib._bootstrap")
 
 
 Place = tuple[CodeType, int]
