@@ -135,11 +135,16 @@ def predicted(
         return at_most(results, inputs)
     memory = memory_of(inputs[place] for place in saved.inputs)
     memory.update(memory_of(results if saved.results else ()))
-    made = [*leaves(outcome.result), *(after for _, after in outcome.changed)]
-    ends = {_reached(one) for one in made if one is not None and _leads_on(one)}
+    ends = _ends_of(outcome)
     reached = tuple(set().union(*ends))
     exact = len(results) == 1 or not (memory or saved.bytes) and len(ends) == 1
     return Kept(memory, saved.bytes, NODE * saved.nodes, reached, exact)
+
+
+def _ends_of(outcome: Outcome) -> set[tuple[int, ...]]:
+    """The operands that the graph of each result, or of what was written, reaches."""
+    made = [*leaves(outcome.result), *(after for _, after in outcome.changed)]
+    return {_reached(one) for one in made if one is not None and _leads_on(one)}
 
 
 def _leads_on(made: Made | Given) -> bool:

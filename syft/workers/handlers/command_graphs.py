@@ -171,10 +171,10 @@ def records(values: Iterable[Any], flags: int) -> bool:
     return bool(flags & GRAD_MODE) and any(map(is_recorded, every_tensor(values)))
 
 
-def gives_graph(named: dict[str, Any], values: Sequence[Any], flags: int) -> bool:
-    """Whether an operation with these keywords writes to its first operand, and autograd records
-    it."""
-    return bool(named.get("inplace")) and records(values, flags)
+def is_written(named: dict[str, Any], values: Sequence[Any], flags: int) -> bool:
+    """Whether an operation with these keywords has an ``out``, or writes to its first operand and
+    autograd records it."""
+    return "out" in named or (bool(named.get("inplace")) and records(values, flags))
 
 
 def passed(

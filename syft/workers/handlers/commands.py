@@ -61,7 +61,7 @@ from syft.workers.handlers.command_graphs import (
     LITTLE,
     charge_graph,
     charge_small,
-    gives_graph,
+    is_written,
     passed,
     records,
     writes,
@@ -349,7 +349,7 @@ def _make_looking(
     """The result of a command with keywords, of one whose sizes are to be looked at, or of one at a
     worker that holds private values; ``_UNCOMMON_ONE`` if the general path has to run it."""
     named = named_values(store.objects, command.kwargs) if command.kwargs else _NO_KEYWORDS
-    if named is None or "out" in named or gives_graph(named, values, command.flags):
+    if named is None or is_written(named, values, command.flags):
         return _UNCOMMON_ONE
     guard = common_guard((*values, *named.values()) if named else values) if guarded else None
     if guard is UNCLEAR:
