@@ -15,6 +15,7 @@ from syft.exceptions import (
     OperationError,
     OperationRefused,
     SyftError,
+    UnknownOperation,
     UnsupportedOperation,
 )
 
@@ -95,6 +96,18 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
     (
         "numpy_array_0d numpy_array numpy_index",
         Refusal(PLANS, CannotRecord, "", "numpy is not recorded"),
+    ),
+    (
+        "scripted",
+        Refusal(POINTERS, UnknownOperation, "a plan of the script", "its calls are C++"),
+    ),
+    (
+        "assigned_buffers",
+        Refusal(PLANS, CannotRecord, "write to it in place", "it is another tensor at each call"),
+    ),
+    (
+        "copied",
+        Refusal(PLANS, CannotRecord, "call copy", "a copy is of a tensor that is there"),
     ),
     (
         "optimizer_radam optimizer_asgd optimizer_adafactor",
