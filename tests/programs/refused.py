@@ -36,10 +36,6 @@ class Refusal:
 
 TABLE: Final[list[tuple[str, Refusal]]] = [
     (
-        "loss_cross_entropy_weights_not_sent loss_bce_logits_not_sent",
-        Refusal(POINTERS, LocationMismatch, "lie at", "the weights of the loss were not sent"),
-    ),
-    (
         "loss_adaptive_softmax_not_sent",
         Refusal(POINTERS, LocationMismatch, "A parameter of shape", "its layers were not sent"),
     ),
