@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from syft.torch_private import FakeFailure, fake_failure, fake_modules
+from syft.torch_private import FakeFailure, ends_a_graph, fake_failure, fake_modules
 from tests.test_house import ROOT, SOURCES, torch_names, tree_of
 
 PRIVATE = "syft/torch_private.py"
@@ -177,3 +177,14 @@ def test_what_fake_tensors_cannot_run(call: Any) -> None:
 )
 def test_what_fails_for_all_values(call: Any, shapes: list[tuple[int, ...]]) -> None:
     assert failure(call, *shapes) is FakeFailure.OF_THE_CALL
+
+
+def test_a_graph_is_asked_for_only_where_one_can_end() -> None:
+    integers = torch.arange(3)
+    kept = [integers, integers.view(3)]
+    weight = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        part = weight[:2]
+    assert not any(map(ends_a_graph, (*kept, part)))
+    result = weight * 2
+    assert ends_a_graph(weight) and result.requires_grad

@@ -19,7 +19,7 @@ import syft as sy
 from syft.exceptions import DataStaysPut, LocationMismatch
 from syft.hooks.places import SentForward, makes_tensors
 from syft.tensors import constant
-from syft.tensors.constant import MAKERS, ConstantTensor, MakingConstants
+from syft.tensors.constant import MAKERS, ConstantTensor, MakingConstants, _whole_memory_of
 from syft.torch_private import function_modes
 from tests.shells.owner import inspect
 
@@ -506,3 +506,11 @@ def test_a_device_that_only_the_worker_has(
 def test_devices_that_are_here() -> None:
     assert constant._is_here("cpu") and constant._is_here(torch.device("meta"))
     assert constant._is_here("cuda:0") is torch.cuda.is_available()
+
+
+def test_the_whole_memory_of_a_constant_is_found_for_every_layout() -> None:
+    sparse, whole = torch.eye(2).to_sparse(), torch.arange(6.0)
+    assert _whole_memory_of(sparse) is sparse
+    assert _whole_memory_of(whole[2:]).tolist() == whole.tolist()
+    part = torch.empty(0).set_(whole.untyped_storage(), 2, (2,), (2,))  # a view of no tensor
+    assert _whole_memory_of(part).tolist() == whole.tolist()

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from syft.ops.engines import EvaluatedCall, fake_outcome, memoryless_outcome
+from syft.ops.engines import (
+    EvaluatedCall,
+    _may_stand,
+    _stays_on_cpu,
+    fake_outcome,
+    memoryless_outcome,
+)
 from syft.ops.nested import replace, tensors_in
 from syft.ops.outcome import Outcome
 from tests.torch_suite.cases import GRADIENT_CASES, OP_CASES, Case, seed
@@ -68,3 +74,13 @@ def test_engines_agree(case: Case) -> None:
 @pytest.mark.parametrize("case", parameters("engines-gradient", BACKWARD))
 def test_engines_agree_with_gradients(case: Case) -> None:
     check(case, requires_grad=True)
+
+
+def test_what_may_stand_for_a_tensor_is_plain_and_on_the_cpu() -> None:
+    found = [_may_stand(one, False) for one in (torch.ones(2), torch.eye(2).to_sparse())]
+    assert found == [True, False]
+    stays = [
+        _stays_on_cpu(EvaluatedCall(torch.zeros, (2,), {"device": device}, (), {}))
+        for device in (None, "cpu", "meta", 0)  # a number is an accelerator's
+    ]
+    assert stays == [True, True, False, False]

@@ -13,7 +13,7 @@ import torch
 from syft.codes import DTypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, NotSendable
 from syft.serde import Limits, Packer, Unpacker, deserialize, pack, serialize, unpack
-from syft.serde.tensors.strided import SIZES
+from syft.serde.tensors.strided import SIZES, unpack_usual
 from syft.serde.torch_types import DTYPES
 from tests.serde.devices import DEVICES
 from tests.serde.samples import same
@@ -372,3 +372,22 @@ def test_buffers_stay_on_the_device(device: str) -> None:
         again = unpack(operand, Unpacker(packer.buffers, owns_buffers=owns))
         assert same(tensor, again) and (again.data_ptr() == tensor.data_ptr()) is owns
     assert same(tensor, deserialize(serialize(tensor)))
+
+
+@pytest.mark.parametrize(
+    "operand, buffer",
+    [
+        ([32, 0, [2], None, 0], torch.zeros(9, dtype=torch.uint8)),
+        ([32, 0, [2], None, 0], torch.zeros(9, dtype=torch.uint8)[1:]),
+        ([32, 0, "ab", None, 0], torch.zeros(8, dtype=torch.uint8)),
+        ([32, 0, [1] * 100, None, 0], torch.zeros(4, dtype=torch.uint8)),
+        ([32, 0, [-2], None, 0], torch.zeros(8, dtype=torch.uint8)),
+    ],
+    ids=["too long", "not aligned", "no shape", "many dimensions", "negative"],
+)
+def test_what_is_not_usual_is_left_to_the_checks(operand: Any, buffer: torch.Tensor) -> None:
+    assert (
+        unpack_usual([32, 0, [2], None, 0], [torch.zeros(8, dtype=torch.uint8)], Limits())
+        is not None
+    )
+    assert unpack_usual(operand, [buffer], Limits()) is None

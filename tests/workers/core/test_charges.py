@@ -381,3 +381,13 @@ def test_whoever_has_more_bytes_than_allowed_is_told_how_many() -> None:
     ann.bytes = 150
     with pytest.raises(LimitExceeded, match="bytes is 100, .*150"):
         charges.check_bytes()
+
+
+def test_what_repeats_elements_of_a_private_size_is_refused_without_a_bound() -> None:
+    hidden = torch.ones(1).expand(10**9)
+    protect(hidden, Guard(frozenset(), shape_hidden=True))
+    charges = Charges("bob", {}, PeerLimits(), Account)
+    charges.guarded = True
+    Charges("bob", {}, PeerLimits(), lambda: None).check_repeated(hidden)  # the owner's own request
+    with pytest.raises(PermissionDenied, match="private"):
+        charges.check_repeated(hidden)

@@ -464,3 +464,15 @@ def test_a_private_gradient_that_a_hook_takes_away_is_no_more() -> None:
     public(torch.Tensor.backward, (w * 2).sum())
     handle.remove()
     assert w.grad is None and taken[0].tolist() == [5, 7]
+
+
+def test_a_private_flag_of_a_pass_is_refused() -> None:
+    x = torch.ones(2, requires_grad=True)
+    loss = (x * 2).sum()
+    retain = torch.tensor(True)
+    for value in (loss, retain):
+        protect(value, ANN)
+    call = torch.Tensor.backward, (loss,), {"retain_graph": retain}, ANN, NoHoldings(), "bob", None
+    with pytest.raises(PermissionDenied, match="a private retain_graph"):
+        run_private_pass(*call)
+    assert x.grad is None

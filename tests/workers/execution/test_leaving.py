@@ -30,6 +30,7 @@ from syft.workers.execution.leaving import (
     check_dealing,
     check_gradients_leave,
     may_leave,
+    takes_over,
 )
 from syft.workers.execution.public_sizes import sizes_at_most
 from syft.workers.labels.crossings import Follower, followers
@@ -527,3 +528,11 @@ def test_a_bound_that_is_none_is_refused(most: Any) -> None:
     assert sizes_at_most(value) is None
     note_bound(value, [3])
     assert sizes_at_most(value) == (3,)
+
+
+def test_a_leaf_comes_back_as_what_it_was_or_not_at_all() -> None:
+    private = torch.ones(2)
+    protect(private, Guard(frozenset()))
+    for other in (torch.nn.Parameter(torch.ones(2)), private, torch.ones(2).double()):
+        left = torch.ones(2)
+        assert not takes_over(left, other) and left.tolist() == [1, 1]

@@ -8,6 +8,7 @@ import torch
 from syft.workers.execution.public_sizes import (
     forms_of,
     note_gradient,
+    note_growth,
     note_received,
     note_sizes,
     public_size,
@@ -72,3 +73,13 @@ def test_of_many_tensors_the_extremes_are_tried_together() -> None:
     shapes = [[tuple(one.shape) for one in form] for form, _ in forms_of(many, {})]
     most = [(6,), (7,), (8,), (9,)]
     assert shapes == [[(1,)] * 4, most, [(6,)] * 4, most]
+
+
+def test_what_has_no_bound_before_a_write_has_none_after_it() -> None:
+    x = torch.ones(3)
+    protect(x, Guard(frozenset(), True))
+    note_growth(x, (7,))
+    assert sizes_at_most(x) is None
+    note_sizes(x, (5,))
+    note_growth(x, None)
+    assert sizes_at_most(x) is None
