@@ -26,6 +26,7 @@ from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
 from syft.federated.sandbox import create_sandbox as create_sandbox
 from syft.federated import fitting as _fitting  # workers train by it
 from syft.federated.train_config import TrainConfig as TrainConfig
+from syft.hooks.optims import Optims as Optims
 from syft.hooks.places import at as at
 from syft.hooks.renamed import not_there as _not_there
 from syft.hooks.renamed import explain_renamed_modules as _explain_renamed_modules
@@ -60,12 +61,14 @@ from syft.version import VERSION as __version__
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 
 if _typing.TYPE_CHECKING:
+    from syft.federated.least_squares import DASH as DASH
+    from syft.federated.least_squares import EncryptedLinearRegression as EncryptedLinearRegression
     from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
     from syft.hooks.connecting import connect as connect
     from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
     from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
 
-_explain_renamed_modules()
+_explain_renamed_modules(lambda name: globals().get(name) or __getattr__(name))
 _pause = None  # ends the pause
 
 
@@ -87,11 +90,20 @@ def _import_simulation() -> None:
     globals()["SimulatedClients"] = simulated_clients.SimulatedClients
 
 
+def _import_least_squares() -> None:
+    from syft.federated import least_squares
+
+    globals()["DASH"] = least_squares.DASH
+    globals()["EncryptedLinearRegression"] = least_squares.EncryptedLinearRegression
+
+
 _LATE = {
     "connect": _import_sockets,
     "WebsocketClientWorker": _import_sockets,
     "WebsocketServerWorker": _import_sockets,
     "SimulatedClients": _import_simulation,
+    "DASH": _import_least_squares,
+    "EncryptedLinearRegression": _import_least_squares,
 }
 """What imports one of these names when it is first read: sockets, certificates and ciphers take a
 quarter of the time that the whole package takes, and many programs need none."""

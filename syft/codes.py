@@ -379,6 +379,27 @@ class ErrorCode(WireCode):
     NO_SUCH_DEVICE = 195
 
 
+class LineCode(WireCode):
+    """What two processes say to each other about their line: the tag of each class of record."""
+
+    RECEIVED = 1, "how many messages have arrived"
+    OPEN = 2, "open a channel"
+    MEET = 3, "ask where a worker is"
+    INTRODUCTION = 4, "where it is: answers MEET"
+    TUNNEL = 5, "begin a tunnel"
+    OPENED = 6, "the tunnel is there: answers TUNNEL"
+    ROOM = 7, "more bytes may be sent through a tunnel"
+    CLOSED = 8, "a tunnel is over"
+    SETTLE = 9, "ask whether all that was asked is done"
+    SETTLED = 10, "it is: answers SETTLE"
+    BUSY = 11, "what requests wait for"
+    WITHDRAW = 12, "do not begin what was asked"
+    WITHDRAWN = 13, "how much is not begun: answers WITHDRAW"
+    TELL = 14, "reserved: a question about the worker"
+    TOLD = 15, "reserved: answers TELL"
+    BYE = 16, "the other end leaves"
+
+
 class MessageCode(WireCode):
     """The messages that workers exchange: the tag of each message class.
 

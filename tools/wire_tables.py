@@ -1,4 +1,4 @@
-"""The tables of docs/wire.md, made from syft/codes.py, from syft/workers/sockets/line_texts.py and
+"""The tables of docs/wire.md, made from syft/codes.py, syft/workers/sockets/line_messages.py and
 from what each kind of request declares (syft/workers/core/pipeline.py); and those of
 docs/fixed_precision.md and docs/sharing.md, made from syft/tensors/fixed/domains.py.
 
@@ -21,7 +21,7 @@ import msgspec
 from syft import codes
 from syft.tensors.fixed import domains
 from syft.workers.core.pipeline import DECLARATIONS, Declaration
-from syft.workers.sockets import line_texts
+from syft.workers.sockets import line_messages
 from syft.workers.wire import messages
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "wire.md"
@@ -114,27 +114,34 @@ def text_row(cls: type[msgspec.Struct]) -> tuple[str, str]:
         for field in msgspec.structs.fields(cls)
     ]
     tag = cls.__struct_config__.tag
-    return f"`{tag}`" if tag else f"*{cls.__name__.lower()}*", "; ".join(fields)
+    name = codes.LineCode(tag).name if isinstance(tag, int) else tag
+    return f"`{name}`" if name else f"*{cls.__name__.lower()}*", "; ".join(fields)
 
 
 def text_tables() -> str:
     """Return the tables of what is said of a line, as they stand in the document."""
-    kinds: tuple[type[line_texts.Control], ...] = typing.get_args(line_texts.Kind)
+    greetings = (line_messages.Hello, line_messages.Welcome, line_messages.Refused)
+    texts = [text_row(cls) for cls in greetings]
+    objects = [text_row(cls) for cls in (line_messages.Resume, line_messages.Sizes)]
+    kinds: tuple[type[line_messages.Control], ...] = typing.get_args(line_messages.Kind)
     rows = [
-        (name, "yes" if cls.counted else "", fields)
+        (code_of(cls), name, "yes" if cls.counted else "", fields.replace("null", "nil"))
         for cls in kinds
         for name, fields in [text_row(cls)]
     ]
-    objects = [text_row(cls) for cls in (line_texts.Resume, line_texts.Sizes)]
-    head = ("kind", "counted", "fields; `=` what one stands for that is left out")
-    parts = (table("Texts", head, rows), table("Objects in texts", ("object", "fields"), objects))
+    fields = "fields; `=` what one stands for that is left out"
+    parts = (
+        table("Texts", ("kind", fields), texts),
+        table("Objects in texts", ("object", "fields"), objects),
+        table("Messages about the line", ("number", "kind", "counted", fields), rows),
+    )
     return "\n\n".join(parts)
 
 
 # ------------------------------------------------------------------------- what requests do
 
 
-def code_of(kind: type[messages.Message]) -> int:
+def code_of(kind: type[msgspec.Struct]) -> int:
     """Return the number of a kind of message."""
     tag = kind.__struct_config__.tag
     assert isinstance(tag, int)  # all kinds of messages have one

@@ -278,9 +278,10 @@ class WebSocket {
 
 // --------------------------------------------------------------------------------------- frames
 
-// A frame on channel 0, without buffers.
-export function frame(header) {
+// A frame without buffers.
+export function frame(header, channel = 0) {
   const prefix = Buffer.from("syft\x01\0\0\0\0\0\0\0\0\0\0\0", "latin1");
+  prefix.writeUInt16LE(channel, 6);
   prefix.writeUInt32LE(header.length, 12);
   return Buffer.concat([prefix, header]);
 }
@@ -399,7 +400,8 @@ function valueOf(operand, buffers) {
 
 const [FETCH, SEARCH, RUN, PLAN_CALL] = [3, 7, 18, 43];
 const [DONE, VALUE, FAILURE, PARKED, FORGOTTEN, STALE] = [32, 33, 34, 35, 37, 38];
-const UNCOUNTED = ["received", "busy", "withdraw"];
+const LINE = 3; // the channel of what is said of the line
+const [RECEIVED, BUSY, BYE] = [1, 11, 16];
 
 // A line to a worker, and the requests that this client can make over it.
 export class Client {
@@ -421,8 +423,9 @@ export class Client {
       await client.websocket.shakeHands(host);
       const welcome = new Promise((...callbacks) => client.#waiting.set(0, callbacks));
       client.websocket.pump().catch((error) => client.#end(error));
-      const versions = { protocol: 2, ops: 0, software: "minimal_client.mjs" };
-      client.tell({ kind: "hello", name: "minimal client", ...versions, token });
+      const versions = { protocol: 3, ops: 0, software: "minimal_client.mjs" };
+      const hello = { kind: "hello", name: "minimal client", ...versions, token };
+      client.websocket.send(TEXT, Buffer.from(JSON.stringify(hello)));
       client.welcome = { heartbeat: 2, user: null, plans: false, ...(await welcome) };
     } catch (error) {
       socket.destroy();
@@ -450,14 +453,14 @@ export class Client {
 
   // Say goodbye: the worker frees what this client made there.
   close() {
-    this.tell({ kind: "bye", reason: "this client has finished" });
+    this.tell(BYE, "this client has finished");
     this.websocket.send(CLOSE, Buffer.of(3, 232));
     this.websocket.socket.end();
   }
 
   // Say something about the line.
-  tell(text) {
-    this.websocket.send(TEXT, Buffer.from(JSON.stringify(text)));
+  tell(code, ...fields) {
+    this.websocket.send(BINARY, frame(packed([code, ...fields]), LINE));
   }
 
   // Make a request; resolves with its value, and rejects with Failure if it failed.
@@ -479,16 +482,17 @@ export class Client {
   }
 
   #take(kind, data) {
-    const text = kind === TEXT ? JSON.parse(data.toString()) : {};
-    if (this.#waiting.has(0)) return this.#greeted(text);
-    if (UNCOUNTED.includes(text.kind)) return undefined;
-    const [header, buffers] = kind === BINARY ? unframe(data) : [null, []];
+    if (this.#waiting.has(0)) return this.#greeted(kind === TEXT ? JSON.parse(`${data}`) : {});
+    expect(kind === BINARY, "a text came after the welcome");
+    const [header, buffers] = unframe(data);
+    const ofLine = data.readUInt16LE(6) === LINE;
+    if (ofLine && [RECEIVED, BUSY].includes(header[0])) return undefined; // they are not counted
     this.#received += 1;
-    if (kind === TEXT || buffers.length || this.#received - this.#told >= 64) {
+    if (ofLine || buffers.length || this.#received - this.#told >= 64) {
       this.#told = this.#received;
-      this.tell({ kind: "received", count: this.#received });
+      this.tell(RECEIVED, this.#received);
     }
-    return kind === BINARY ? this.#answered(header, buffers) : undefined;
+    return ofLine ? undefined : this.#answered(header, buffers);
   }
 
   #greeted(answer) {

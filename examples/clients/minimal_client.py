@@ -330,10 +330,10 @@ def _secured(plain: socket.socket, host: str, fingerprint: str | None) -> ssl.SS
 HEAD, ENTRY = struct.Struct("<4sBBHII"), struct.Struct("<QQII")
 
 
-def frame(header: bytes, buffers: Sequence[bytes] = ()) -> bytes:
-    """A frame on channel 0, with uncompressed buffers."""
+def frame(header: bytes, buffers: Sequence[bytes] = (), channel: int = 0) -> bytes:
+    """A frame with uncompressed buffers."""
     table = b"".join(ENTRY.pack(len(data), len(data), 0, 0) for data in buffers)
-    whole = bytearray(HEAD.pack(b"syft", 1, 0, 0, len(buffers), len(header)) + table + header)
+    whole = bytearray(HEAD.pack(b"syft", 1, 0, channel, len(buffers), len(header)) + table + header)
     for data in buffers:
         whole += bytes(-len(whole) % 64) + data
     return bytes(whole)
@@ -438,7 +438,9 @@ def _tensor(fields: list[Any], buffers: Sequence[bytes]) -> Tensor:
 FETCH, DROP, SEARCH, RUN = 3, 4, 7, 18
 DONE, VALUE, FAILURE, PARKED, FORGOTTEN, STALE = 32, 33, 34, 35, 37, 38
 PLAN_CALL = 43
-UNCOUNTED: Final = ("received", "busy", "withdraw")
+LINE: Final = 3
+"""The channel of what is said of the line."""
+RECEIVED, BUSY, BYE = 1, 11, 16
 UNREADABLE: Final = (ValueError, TypeError, LookupError, struct.error)
 """What is raised below for bytes that break the rules of a frame."""
 
@@ -476,10 +478,13 @@ class Client:
 
     def _greet(self, proof: dict[str, str]) -> dict[str, Any]:
         """Say hello; returns the welcome."""
-        versions = {"protocol": 2, "ops": 0, "software": "minimal_client.py"}
-        self.tell({"kind": "hello", "name": "minimal client", **versions, **proof})
+        versions = {"protocol": 3, "ops": 0, "software": "minimal_client.py"}
+        hello = {"kind": "hello", "name": "minimal client", **versions, **proof}
+        self.websocket.send(TEXT, json.dumps(hello).encode())
         kind, data = self.websocket.receive()
-        answer = _text_of(kind, data)
+        answer = json.loads(data) if kind == TEXT else {}
+        if not isinstance(answer, dict):
+            raise ClientError("a text message is no object")
         if answer.get("kind") == "refused":
             raise Refused(answer["code"], answer["reason"])
         if answer.get("kind") != "welcome":
@@ -495,15 +500,15 @@ class Client:
     def close(self) -> None:
         """Say goodbye: the worker frees what this client made there."""
         try:
-            self.tell({"kind": "bye", "reason": "this client has finished"})
+            self.tell(BYE, "this client has finished")
             self.websocket.send(CLOSE, struct.pack(">H", 1000))
         except OSError:
             pass
         self.websocket.socket.close()
 
-    def tell(self, text: dict[str, Any]) -> None:
+    def tell(self, code: int, *fields: Any) -> None:
         """Say something about the line."""
-        self.websocket.send(TEXT, json.dumps(text).encode())
+        self.websocket.send(BINARY, frame(packed([code, *fields]), channel=LINE))
 
     def ask(self, code: int, *fields: Any) -> Any:
         """Make a request, and wait for its value; raises :class:`Failure` if it failed."""
@@ -530,15 +535,17 @@ class Client:
         """The next frame; says now and then how many messages have arrived."""
         while True:
             kind, data = self.websocket.receive()
-            text = _text_of(kind, data)
-            if text.get("kind") in UNCOUNTED:
-                continue
-            header, buffers = unframe(data) if kind == BINARY else (None, [])
+            if kind == TEXT:
+                raise ClientError("a text came after the welcome")
+            header, buffers = unframe(data)
+            of_line = data[6] == LINE
+            if of_line and header[0] in (RECEIVED, BUSY):
+                continue  # they are not counted
             self._received += 1
-            if kind == TEXT or buffers or self._received - self._told >= 64:
+            if of_line or buffers or self._received - self._told >= 64:
                 self._told = self._received
-                self.tell({"kind": "received", "count": self._received})
-            if kind == BINARY:
+                self.tell(RECEIVED, self._received)
+            if not of_line:
                 return header, buffers
 
     def search(self, *words: str) -> list[Found]:
@@ -565,14 +572,6 @@ class Client:
     def _result(self, value: Any) -> Any:
         """A result: a reference to a tensor at the worker is fetched, a number is there."""
         return self.read(value[1], keep=False) if isinstance(value, list) else value
-
-
-def _text_of(kind: int, data: bytes) -> dict[str, Any]:
-    """What a text message says; of a binary one nothing."""
-    text = json.loads(data) if kind == TEXT else {}
-    if not isinstance(text, dict):
-        raise ClientError("a text message is no object")
-    return text
 
 
 # ---------------------------------------------------------------------------------- command line

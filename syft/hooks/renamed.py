@@ -9,11 +9,12 @@ Whether an object at a worker dies with the pointer to it, under the names of ea
 attribute that nobody reads would be lost without a word, so the old names are attributes of every
 tensor.
 
-Modules of earlier versions that are not there, and what to write instead.
+Modules of earlier versions, whose names have moved, and those that are not there.
 
-A program written for an earlier version begins with imports.  ``No module named 'syft.frameworks'``
-would leave its author to guess; an import of such a module fails with a text that says what there
-is.  Python asks for it when all its own ways have found nothing, so no import becomes slower.
+A program written for an earlier version begins with imports.  What is a name of the package now is
+found where it was, with a warning that says so.  ``No module named 'syft.generic'`` would leave its
+author to guess; an import of such a module fails with a text that says what there is.  Python asks
+when all its own ways have found nothing, so no import becomes slower.
 
 ``from syft import Protocol`` comes here too: of a package, Python looks for a module of that name
 when there is no such attribute.  What the package's ``__getattr__`` raised is lost on the way, and
@@ -24,19 +25,20 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
-from typing import Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 import torch
 
+from syft.callers import warn_user
 from syft.chain.wrapper import first_link
 from syft.exceptions import NotThere, UnsupportedOperation
 
 _SHARE: Final = (
     "x.fix_precision().share(alice, bob, crypto_provider=carol) computes on private numbers"
 )
-_LEAST_SQUARES: Final = "torch.linalg.solve(x.T @ x, x.T @ y) of shared tensors is least squares"
 _CONNECT: Final = "sy.connect(address) gives a worker of another process"
 _WIDER: Final = "x.fix_precision(precision_fractional=...) chooses the number of digits"
 
@@ -50,8 +52,6 @@ _PLANNED: Final = {
     "FLClient": "send a plan of a training step to each worker (docs/plans.md)",
     "keygen": _SHARE,
     "PaillierTensor": _SHARE,
-    "EncryptedLinearRegression": _LEAST_SQUARES,
-    "DASH": _LEAST_SQUARES,
 }
 _GONE: Final = {
     "NumpyTensor": "send torch.from_numpy(array)",
@@ -63,7 +63,6 @@ _GONE: Final = {
     "AbstractTensor": "a kind of tensor of your own inherits from sy.LocalLink",
     "Promise": "worker.promise() is a pointer to what will arrive",
     "PlaceHolder": "a plan numbers its values itself: print(plan.code)",
-    "Optims": "one optimizer of torch takes parameters at several workers",
     "make_hook": "sy.TorchHook(torch)",
     "ID_PROVIDER": "sy.ids.new_id() draws an id",
     "BaseWorker": "sy.VirtualWorker, sy.WebsocketServerWorker and sy.connect give workers",
@@ -160,61 +159,129 @@ def set_collects(tensor: torch.Tensor, value: bool) -> None:
         link.gc = value
 
 
+def _packages_of(name: str) -> list[str]:
+    """The packages above a module, but for the whole, the innermost first.
+
+    >>> _packages_of("syft.frameworks.torch.fl")
+    ['syft.frameworks.torch', 'syft.frameworks']
+    """
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts) - 1, 1, -1)]
+
+
 _WORKERS: Final = "sy.VirtualWorker, sy.WebsocketServerWorker and sy.connect give workers"
 _LINKS: Final = "a kind of tensor of your own inherits from sy.LocalLink (docs/new_tensor_type.md)"
 
 _MODULES: Final = {
     "syft.execution": "plans are sy.func2plan, sy.method2plan, sy.Plan and sy.State",
-    "syft.federated.floptimizer": (
-        "any optimizer of torch does; make one for each worker if each is to have a state of its "
-        "own, as with momentum: {name: torch.optim.Adam(model.parameters()) for name in names}"
-    ),
     "syft.frameworks": (
         "sy.federated_avg averages models, and kinds of tensors are sy.PointerTensor, "
         "sy.MultiPointerTensor, sy.FixedPrecisionTensor and sy.LoggingTensor"
     ),
     "syft.generic": _LINKS,
     "syft.grid": "sy.PrivateGridNetwork searches workers, and sy.connect(address) gives one",
+    "syft.serde.compression": "what gains by it is compressed, and nothing is to be set",
     "syft.messaging": "plans are sy.func2plan and sy.Plan; messages are the package's own affair",
-    "syft.sandbox": "sy.create_sandbox(globals())",
     "syft.workers.base": _WORKERS,
     "syft.workers.node_client": _WORKERS,
-    "syft.workers.virtual": _WORKERS,
-    "syft.workers.websocket_client": _WORKERS,
-    "syft.workers.websocket_server": _WORKERS,
 }
-"""For each module: what the package has in its place."""
+"""For each module that is not there: what the package has in its place."""
+
+_MOVED: Final = {
+    "syft.execution.plan": ("Plan", "func2plan"),
+    "syft.execution.state": ("State",),
+    "syft.federated.floptimizer": ("Optims",),
+    "syft.frameworks.torch.fl": ("BaseDataset", "FederatedDataLoader", "FederatedDataset"),
+    "syft.frameworks.torch.fl.utils": ("federated_avg",),
+    "syft.frameworks.torch.linalg": ("DASH", "EncryptedLinearRegression"),
+    "syft.frameworks.torch.tensors.decorators.logging": ("LoggingTensor",),
+    "syft.frameworks.torch.tensors.interpreters.additive_shared": ("AdditiveSharingTensor",),
+    "syft.frameworks.torch.tensors.interpreters.precision": ("FixedPrecisionTensor",),
+    "syft.generic.pointers.multi_pointer": ("MultiPointerTensor",),
+    "syft.generic.pointers.pointer_plan": ("PointerPlan",),
+    "syft.generic.pointers.pointer_tensor": ("PointerTensor",),
+    "syft.grid.private_grid": ("PrivateGridNetwork",),
+    "syft.messaging.plan": ("Plan", "func2plan"),
+    "syft.sandbox": ("create_sandbox",),
+    "syft.workers.virtual": ("VirtualWorker",),
+    "syft.workers.websocket_client": ("WebsocketClientWorker",),
+    "syft.workers.websocket_server": ("WebsocketServerWorker",),
+}
+"""For each module whose names are names of the package now: these."""
+
+_ABOVE: Final = {above for name in _MOVED for above in _packages_of(name)}
+"""The packages in which modules with such names lay."""
+
+
+_ModuleSpec: Any = type(__spec__)
 
 
 class RenamedModules:
-    """The last of Python's finders: says of a module or name of earlier versions what to write."""
+    """The last of Python's finders: makes the modules of earlier versions whose names have moved,
+    and says of the others, and of names, what to write."""
+
+    public: ClassVar[Callable[[str], Any]]
+    """The name of the package with this name."""
 
     @staticmethod
     def find_spec(
         fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> None:
-        """Raise :class:`ModuleNotFoundError` for a module of earlier versions, and
-        :class:`ImportError` for a name of the package then; find nothing.
+    ) -> Any:
+        """A module of earlier versions that has what it had.
 
-        >>> from syft.federated.floptimizer import Optims
+        Raises :class:`ModuleNotFoundError` for one that has nothing that is still there, and
+        :class:`ImportError` for a name of the package then; finds nothing else.
+
+        >>> import warnings
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     from syft.workers.websocket_client import WebsocketClientWorker
+        >>> WebsocketClientWorker is sy.WebsocketClientWorker
+        True
+        >>> from syft.workers.base import BaseWorker
         Traceback (most recent call last):
         ...
-        ModuleNotFoundError: syft.federated.floptimizer is not there: any optimizer of torch ...
+        ModuleNotFoundError: syft.workers.base is not there: sy.VirtualWorker, ...
         >>> from syft import Protocol
         Traceback (most recent call last):
         ...
         ImportError: sy.Protocol is not there yet: send a plan to each worker, and move the ...
         """
-        instead = _MODULES.get(fullname)
-        if instead is not None:
-            raise ModuleNotFoundError(str(NotThere(fullname, instead)), name=fullname)
+        if fullname in _MOVED or fullname in _ABOVE:
+            return _ModuleSpec(fullname, RenamedModules(), is_package=True)
+        above = next((one for one in (fullname, *_packages_of(fullname)) if one in _MODULES), None)
+        if above is not None:
+            raise ModuleNotFoundError(str(NotThere(fullname, _MODULES[above])), name=fullname)
         package, _, name = fullname.rpartition(".")
         error = not_there(name, ()) if package == "syft" else None
         if isinstance(error, NotThere):
             raise ImportError(str(error), name=fullname)
+        return None
+
+    def create_module(self, spec: Any) -> None:
+        """Python makes it."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give a module the names that it had, with one warning that says where they are now."""
+        names = _MOVED.get(module.__name__, ())
+        vars(module).update((name, RenamedModules.public(name)) for name in names)
+        vars(module)["__getattr__"] = partial(_not_in, module.__name__)
+        if names:
+            now = ", ".join(f"sy.{name}" for name in names)
+            warn_user(f"{module.__name__} is a module of earlier versions: write {now}")
 
 
-def explain_renamed_modules() -> None:
-    """Have Python ask :class:`RenamedModules` last; once, however often it is called."""
+def _not_in(module: str, name: str) -> NoReturn:
+    """Raise what is said of a name that a module of earlier versions had, or had not."""
+    if not name.startswith("__"):
+        above = next((one for one in (module, *_packages_of(module)) if one in _MODULES), None)
+        if above is not None:
+            raise NotThere(f"{module}.{name}", _MODULES[above])
+    raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+
+
+def explain_renamed_modules(public: Callable[[str], Any]) -> None:
+    """Have Python ask :class:`RenamedModules` last; once, however often it is called.  ``public``
+    gives the names of the package."""
+    RenamedModules.public = staticmethod(public)
     if RenamedModules not in sys.meta_path:
         sys.meta_path.append(RenamedModules)

@@ -39,7 +39,7 @@ from syft.workers.client.connection import Connection
 from syft.workers.shells.virtual import VirtualWorker
 from syft.workers.sockets.address import Address
 from syft.workers.sockets.client import WebsocketClientWorker
-from syft.workers.sockets.line_texts import PROTOCOL, Welcome
+from syft.workers.sockets.line_messages import PROTOCOL, Welcome
 from syft.workers.wire.messages import Fetch
 
 if TYPE_CHECKING:

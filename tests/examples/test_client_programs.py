@@ -229,15 +229,15 @@ def text(said: bytes) -> bytes:
     return b"\x81" + size + said
 
 
-def reply(header: Any, cut: int = 0) -> bytes:
+def reply(header: Any, cut: int = 0, channel: int = 0) -> bytes:
     """A frame of a server, as a message."""
-    whole = minimal_client.frame(msgspec.msgpack.encode(header))
+    whole = minimal_client.frame(msgspec.msgpack.encode(header), channel=channel)
     whole = whole[: len(whole) - cut]
     return bytes([0x82, len(whole)]) + whole
 
 
 WELCOME = text(b'{"kind":"welcome","worker":"bob","heartbeat":0.1}')
-BUSY = text(b'{"kind":"busy","operation":"add","user":null,"seconds":1,"waiting":1}')
+BUSY = reply([11, "add", None, 1.5, 1], channel=3)
 COMPRESSED = bytes(serialize(torch.zeros(2000)))
 
 

@@ -404,7 +404,8 @@ def test_a_worker_whose_replies_lie(lying: Any, header: Any, expected: str) -> N
 def test_notices_heartbeats_and_messages_in_pieces(lying: Any) -> None:
     replies = [[38, False], [37], [35, 1, [], False], [33, 1, 5]]
     frames = [minimal_client.frame(msgspec.msgpack.encode(reply)) for reply in replies]
-    said = WELCOME + text(b'{"kind":"busy","operation":"add","user":null,"seconds":1,"waiting":1}')
+    busy = minimal_client.frame(msgspec.msgpack.encode([11, "add", None, 1.0, 1]), channel=3)
+    said = WELCOME + b"\x82" + bytes([len(busy)]) + busy
     for frame in frames[:-1]:
         said += b"\x82" + bytes([len(frame)]) + frame
     said += b"\x02\x04" + frames[-1][:4] + b"\x89\x02hi" + b"\x80" + bytes([len(frames[-1]) - 4])

@@ -1,4 +1,4 @@
-"""Imports of earlier versions: each that fails says what to write instead."""
+"""Imports of earlier versions: each works, or says what to write instead."""
 
 from __future__ import annotations
 
@@ -6,15 +6,45 @@ import importlib
 import pydoc
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 import syft as sy
 from syft.hooks import renamed
-from syft.hooks.renamed import _MODULES, RenamedModules, explain_renamed_modules
+from syft.hooks.renamed import (
+    _ABOVE,
+    _MODULES,
+    _MOVED,
+    RenamedModules,
+    explain_renamed_modules,
+)
 
 
-@pytest.mark.parametrize("name", sorted(_MODULES))
+@pytest.mark.parametrize("name", sorted(_MOVED))
+def test_a_module_whose_names_have_moved_has_them(name: str) -> None:
+    for above in [one for one in sys.modules if name.startswith(one) and one in {*_MOVED, *_ABOVE}]:
+        del sys.modules[above]
+    for times in (1, 0):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            exec(f"from {name} import {', '.join(_MOVED[name])}", names := {})
+        assert all(names[one] is getattr(sy, one) for one in _MOVED[name])
+        found = [one for one in caught if f"{name} is a module" in str(one.message)]
+        assert len(found) == times and all(one.filename == "<string>" for one in found)
+
+
+def test_what_such_a_module_had_besides_is_told() -> None:
+    fl = importlib.import_module("syft.frameworks.torch.fl")
+    with pytest.raises(
+        sy.exceptions.NotThere, match="syft.frameworks.torch.fl.encode is not there"
+    ):
+        fl.encode  # noqa: B018
+    assert not hasattr(importlib.import_module("syft.sandbox"), "nothing")
+    assert not hasattr(fl, "__nothing__")
+
+
+@pytest.mark.parametrize("name", sorted(_MODULES.keys() - _ABOVE))
 def test_a_module_of_earlier_versions_says_what_to_write(name: str) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
         importlib.import_module(name)
@@ -23,8 +53,9 @@ def test_a_module_of_earlier_versions_says_what_to_write(name: str) -> None:
 
 
 def test_a_name_inside_one_says_so_too() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"^syft\.frameworks is not there: sy\.federated"):
-        importlib.import_module("syft.frameworks.torch.fl")
+    said = r"^syft\.frameworks\.torch\.dp is not there: sy\.federated"
+    with pytest.raises(ModuleNotFoundError, match=said):
+        importlib.import_module("syft.frameworks.torch.dp")
 
 
 @pytest.mark.parametrize("name", sorted({**renamed._PLANNED, **renamed._GONE}))
@@ -64,14 +95,14 @@ def test_python_asks_once_and_last_and_after_import_of_the_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "1 True\n"
-    explain_renamed_modules()
+    explain_renamed_modules(RenamedModules.public)
     assert sys.meta_path.count(RenamedModules) == 1
 
 
 def test_it_comes_back_if_it_was_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "meta_path", [one for one in sys.meta_path if one != RenamedModules])
-    with pytest.raises(ModuleNotFoundError, match="^No module named 'syft.generic'$"):
-        importlib.import_module("syft.generic")
-    explain_renamed_modules()
-    with pytest.raises(ModuleNotFoundError, match=r"sy\.LocalLink"):
-        importlib.import_module("syft.generic")
+    with pytest.raises(ModuleNotFoundError, match="^No module named 'syft.messaging.protocol'$"):
+        importlib.import_module("syft.messaging.protocol")
+    explain_renamed_modules(RenamedModules.public)
+    with pytest.raises(ModuleNotFoundError, match=r"plans are sy\.func2plan"):
+        importlib.import_module("syft.messaging.protocol")

@@ -21,7 +21,7 @@ from syft.workers.sockets.board import IDLE, Board
 from syft.workers.sockets.dialling import Dial, text_of
 from syft.workers.sockets.large_memory import LargeMemory
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.line_texts import Busy, Bye, Introduction, Meet, Open, Resume
+from syft.workers.sockets.line_messages import Busy, Bye, Introduction, Meet, Open, Resume
 from syft.workers.sockets.progress import Progress
 from syft.workers.sockets.tunnels import Relays
 from syft.workers.sockets.websocket import GOING_AWAY, WebSocket

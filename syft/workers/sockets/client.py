@@ -27,7 +27,7 @@ from syft.workers.sockets.calling import CallingBoard, Keeper
 from syft.workers.sockets.dialling import AskedFor, Target, sensible
 from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.line_texts import Introduction, Meet, Welcome
+from syft.workers.sockets.line_messages import Introduction, Meet, Welcome
 from syft.workers.sockets.line_transport import LineWorker
 from syft.workers.sockets.websocket import WebSocket
 from syft.workers.wire.messages import Drop, Search

@@ -28,19 +28,19 @@ from syft.version import software
 from syft.workers.sockets.address import Address
 from syft.workers.sockets.handshake import open_client
 from syft.workers.sockets.line import LOST_AFTER, Line
-from syft.workers.sockets.line_texts import (
+from syft.workers.sockets.line_messages import (
     PROTOCOL,
     Hello,
     Refused,
     Resume,
     Welcome,
-    decode_control,
-    encode_control,
+    decode_greeting,
+    encode_greeting,
     ops_fingerprint,
     sizes_of,
 )
 from syft.workers.sockets.streams import PlainStream, Stream, TlsStream
-from syft.workers.sockets.websocket import TEXT, WebSocket
+from syft.workers.sockets.websocket import CLOSE, TEXT, WebSocket
 
 Dial = Callable[[Resume | None, float], tuple[WebSocket, Any]]
 """Connects to a worker within some seconds; returns the connection and the welcome."""
@@ -115,7 +115,7 @@ class Target:
             rest = open_client(stream, self.address.uri, until)
             websocket = WebSocket(stream, True, self.limits)
             websocket.feed(rest)
-            websocket.put([encode_control(self._hello(resume))], TEXT)
+            websocket.put([encode_greeting(self._hello(resume))], TEXT)
             welcome = self._welcome(websocket, until)
         except BaseException:
             stream.close()
@@ -171,9 +171,9 @@ class Target:
             websocket.stream.wait(not written, left)
             websocket.receive()
         opcode, value = websocket.messages.popleft()
-        if opcode != TEXT:
+        if opcode == CLOSE:
             raise ConnectionResetError("the worker has closed the connection")
-        answer: Any = decode_control(value)
+        answer: Any = decode_greeting(value) if opcode == TEXT else None
         if type(answer) is Refused:
             raise WorkerRefused(str(self.address), answer.code, answer.reason)
         if type(answer) is not Welcome:

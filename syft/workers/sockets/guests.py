@@ -29,15 +29,15 @@ from syft.version import software
 from syft.workers.core.peer import Peer, Session
 from syft.workers.sockets.handshake import ServerHandshake
 from syft.workers.sockets.line import Channel, Line
-from syft.workers.sockets.line_texts import (
+from syft.workers.sockets.line_messages import (
     PROTOCOL,
     Hello,
     Open,
     Refused,
     Resume,
     Welcome,
-    decode_control,
-    encode_control,
+    decode_greeting,
+    encode_greeting,
     ops_fingerprint,
     sizes_of,
 )
@@ -146,7 +146,7 @@ class Caller:
         opcode, value = self.websocket.messages.popleft()
         if opcode != TEXT:
             raise ConnectionResetError("the caller has left")
-        hello = decode_control(value)
+        hello = decode_greeting(value)
         if type(hello) is not Hello:
             raise BrokenFraming(REFUSED, "the first message says who is calling")
         self._reception.greet(self, hello)
@@ -208,7 +208,7 @@ class Reception:
             left = hello.resume is not None and hello.resume.line not in self.guests
             say = STRANGERS.info if left else STRANGERS.warning
             say("refused a caller: %s", refusal.reason)
-            text = encode_control(Refused(refusal.code, refusal.reason))
+            text = encode_greeting(Refused(refusal.code, refusal.reason))
             caller.websocket.put([text], TEXT)
             raise ConnectionAbortedError(refusal.reason) from None
         line = guest.line
@@ -228,7 +228,7 @@ class Reception:
             lease=self.lease,
             received=line.received,
         )
-        caller.websocket.put([encode_control(welcome)], TEXT)
+        caller.websocket.put([encode_greeting(welcome)], TEXT)
         caller.websocket.trusted = True
         self.board.add(line, caller.websocket, received)
 

@@ -28,7 +28,7 @@ from syft.workers.sockets.address import Address, is_loopback
 from syft.workers.sockets.dialling import Target, sensible
 from syft.workers.sockets.guests import Guest, Reception
 from syft.workers.sockets.line import LOST_AFTER, Channel, Line
-from syft.workers.sockets.line_texts import Introduction, Welcome
+from syft.workers.sockets.line_messages import Introduction, Welcome
 from syft.workers.sockets.line_transport import LineTransport, LineWorker
 from syft.workers.sockets.serving import ServingBoard
 from syft.workers.sockets.sparse_log import LOG

@@ -22,10 +22,10 @@ from syft.exceptions import BrokenFraming, MalformedMessage
 from syft.serde.frame import Frame, to_parts
 from syft.serde.limits import Limits
 from syft.workers.core.peer import Peer
-from syft.workers.sockets.line_texts import Control, Received, encode_control
+from syft.workers.sockets.line_messages import Control, Received, encode_control
 from syft.workers.sockets.named_workers import named_workers
 from syft.workers.sockets.streams import Piece
-from syft.workers.sockets.websocket import BINARY, REFUSED, TEXT, WebSocket
+from syft.workers.sockets.websocket import BINARY, REFUSED, WebSocket
 
 LARGE: Final = 1 << 14
 """Bytes from which on a message is kept where its tensors lie, and acknowledged at once."""
@@ -154,7 +154,7 @@ class Line:
         """Why the last connection is gone."""
         self.report_at = _REPORT_AFTER
         """How many messages have arrived when the other end is told of it next."""
-        self._kept: deque[tuple[int, Sequence[Piece]]] = deque()
+        self._kept: deque[Sequence[Piece]] = deque()
         self.kept_bytes = 0
         """Bytes of the messages that are kept because they may not have arrived."""
         self._next_channel = 6 if odd else 4
@@ -168,7 +168,7 @@ class Line:
         if len(parts) > 1 and size < LARGE:
             parts = [b"".join(parts)]  # the tensors may change before it has arrived
         self.kept_bytes += size
-        self._kept.append((BINARY, parts))
+        self._kept.append(parts)
         self.sent += 1
         self.unwritten[self] = None
         if self.websocket is not None:
@@ -176,14 +176,14 @@ class Line:
 
     def tell(self, control: Control) -> None:
         """Say something about the line."""
-        text = encode_control(control)
+        frame = encode_control(control)
         if control.counted:
-            self.kept_bytes += len(text)
-            self._kept.append((TEXT, [text]))
+            self.kept_bytes += len(frame)
+            self._kept.append([frame])
             self.sent += 1
         if self.websocket is not None:
             self.unwritten[self] = None
-            self.websocket.put([text], TEXT)
+            self.websocket.put([frame], BINARY)
 
     def flush(self) -> bool:
         """Write what can be written now; whether nothing is left.
@@ -207,7 +207,7 @@ class Line:
         if not self.acknowledged <= count <= self.sent:
             raise MalformedMessage("$.count", f"at most {self.sent}", str(count))
         for _ in range(count - self.acknowledged):
-            _, parts = self._kept.popleft()
+            parts = self._kept.popleft()
             self.kept_bytes -= len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         self.acknowledged = count
 
@@ -243,8 +243,8 @@ class Line:
         self.acknowledge(received)
         self.report_at = self.received + _REPORT_AFTER
         self.websocket, self.broken_since, self.pinged = websocket, None, 0.0
-        for opcode, parts in self._kept:
-            websocket.put(parts, opcode)
+        for parts in self._kept:
+            websocket.put(parts, BINARY)
 
     def detach(self) -> None:
         """Note that the connection is gone."""

@@ -16,7 +16,7 @@ from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.network import Network
 from syft.workers.shells.worker import Worker
 from syft.workers.sockets.line import LARGE, NESTED, Channel, Line
-from syft.workers.sockets.line_texts import Open, Withdraw, Withdrawn
+from syft.workers.sockets.line_messages import Open, Withdraw, Withdrawn
 from syft.workers.sockets.named_workers import named_workers
 from syft.workers.sockets.switchboard import Switchboard
 

@@ -29,7 +29,7 @@ from syft.workers.sockets.address import Address, is_loopback
 from syft.workers.sockets.guests import Caller, Guest, Reception
 from syft.workers.sockets.introducing import IntroducedWorker, connect
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.line_texts import Introduction, Meet
+from syft.workers.sockets.line_messages import Introduction, Meet
 from syft.workers.sockets.line_transport import LineWorker
 from syft.workers.sockets.serving import OutsideNetwork, ServingBoard
 from syft.workers.sockets.sparse_log import LOG

@@ -31,7 +31,7 @@ from syft.workers.shells.network import Network
 from syft.workers.sockets.board import IDLE, Board
 from syft.workers.sockets.dialling import Redialler
 from syft.workers.sockets.line import LOST_AFTER, Line
-from syft.workers.sockets.line_texts import Busy, Bye
+from syft.workers.sockets.line_messages import Busy, Bye
 from syft.workers.sockets.openings import Opening, Openings
 from syft.workers.sockets.readiness import READ
 from syft.workers.sockets.sparse_log import LOG, STRANGERS

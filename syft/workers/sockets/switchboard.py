@@ -32,8 +32,9 @@ from syft.workers.execution.operation import neutral_mode
 from syft.workers.handlers.withdrawing import may_be_withdrawn, withdraw
 from syft.workers.shells.network import Network
 from syft.workers.sockets.line import LARGE, LOST_AFTER, NESTED, Channel, LeftOut, Line, is_reply
-from syft.workers.sockets.line_texts import (
+from syft.workers.sockets.line_messages import (
     Bye,
+    CONTROLS,
     Control,
     Introduction,
     Meet,
@@ -47,7 +48,7 @@ from syft.workers.sockets.line_texts import (
     decode_control,
 )
 from syft.workers.sockets.sparse_log import SparseLog
-from syft.workers.sockets.websocket import BINARY, FAULT, PING, REFUSED, TEXT
+from syft.workers.sockets.websocket import BINARY, FAULT, PING, PROTOCOL_ERROR, REFUSED, TEXT
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Failure, encode
 
@@ -249,9 +250,12 @@ class Switchboard(ABC):
             opcode, value = arrived.popleft()
             if opcode == BINARY:
                 number, frame = value
-                self._arrived(line, number, frame)
+                if number == CONTROLS:
+                    self._told(line, decode_control(frame))
+                else:
+                    self._arrived(line, number, frame)
             elif opcode == TEXT:
-                self._told(line, decode_control(value))
+                raise BrokenFraming(PROTOCOL_ERROR, "a text comes after the welcome")
             else:
                 raise ConnectionResetError(value[1] or "the other end has closed the connection")
         return True

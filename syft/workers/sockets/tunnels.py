@@ -10,7 +10,8 @@ An end sends as many bytes as the other one has said that it has room for.  So n
 keeps more than that, however slowly the other end reads; an end that sends more breaks a rule.
 
 Tunnels are an extension: they enter themselves with the lines of a process
-(:class:`~syft.workers.sockets.switchboard.Switchboard`) for four kinds of texts and for a channel.
+(:class:`~syft.workers.sockets.switchboard.Switchboard`) for four kinds of messages
+about a line, and for a channel.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from syft.serde.buffers import fresh_buffer
 from syft.serde.frame import Frame
 from syft.workers.sockets.board import Board
 from syft.workers.sockets.line import TUNNELS, Line
-from syft.workers.sockets.line_texts import Closed, Control, Opened, Room, Tunnel
+from syft.workers.sockets.line_messages import Closed, Control, Opened, Room, Tunnel
 from syft.workers.sockets.readiness import READ, WRITE
 from syft.workers.sockets.switchboard import Switchboard
 from syft.workers.sockets.websocket import REFUSED
@@ -100,7 +101,7 @@ class Tunnels(ABC):
         return len(self._ends)
 
     def said(self, line: Line, control: Any) -> None:
-        """Act on a text about a tunnel.
+        """Act on a message about a tunnel.
 
         Raises :class:`~syft.exceptions.BrokenFraming` for one that breaks a rule.
         """

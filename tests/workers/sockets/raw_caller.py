@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import socket
 from typing import Any
 
-from examples.clients.minimal_client import BINARY, CLOSE, TEXT, WebSocket, frame, packed, unframe
+from examples.clients.minimal_client import BINARY, CLOSE, WebSocket, frame, packed, unframe
+from tests.workers.sockets.line_records import message_of, said_in
 
 KEY = base64.b64encode(bytes(16)).decode()
 
@@ -15,7 +15,7 @@ HEAD = (
     *("GET / HTTP/1.1", "Host: localhost", "Upgrade: websocket", "Connection: Upgrade"),
     *(f"Sec-WebSocket-Key: {KEY}", "Sec-WebSocket-Version: 13"),
 )
-HELLO = {"kind": "hello", "protocol": 2, "ops": 0, "name": "raw"}
+HELLO = {"kind": "hello", "protocol": 3, "ops": 0, "name": "raw"}
 
 
 def opened(port: int, *lines: str) -> tuple[socket.socket, str]:
@@ -43,8 +43,8 @@ class RawCaller(WebSocket):
         self.socket.close()
 
     def say(self, **text: Any) -> None:
-        """Send a text."""
-        self.send(TEXT, json.dumps(text).encode())
+        """Say something of the line."""
+        self.send(*message_of(text))
 
     def greet(self, **fields: Any) -> dict[str, Any]:
         """Say hello; returns the answer."""
@@ -66,15 +66,16 @@ class RawCaller(WebSocket):
         return first & 15, data
 
     def text(self) -> Any:
-        """The next text."""
+        """What is said of the line next."""
         kind, data = self.come()
-        assert kind == TEXT, (kind, data)
-        return json.loads(data)
+        said = said_in(kind, data)
+        assert said is not None, (kind, data)
+        return said
 
     def reply(self) -> tuple[int, Any]:
-        """The channel and the header of the next binary message; texts before it are skipped."""
+        """The channel and the header of the next request or reply."""
         kind, data = self.come()
-        while kind == TEXT:
+        while said_in(kind, data) is not None:
             kind, data = self.come()
         assert kind == BINARY, (kind, data)
         return int.from_bytes(data[6:8], "little"), unframe(data)[0]

@@ -10,7 +10,7 @@ import syft as sy
 from examples.clients.minimal_client import Client, Refused
 from syft.workers.sockets import guests
 from syft.workers.sockets.guests import NotWelcome
-from syft.workers.sockets.line_texts import Resume
+from syft.workers.sockets.line_messages import Resume
 
 
 @pytest.mark.parametrize("secret", ["", "x" * 43, "é" * 43, "\0", "\U0001f600"])
@@ -27,11 +27,9 @@ def test_a_wrong_secret_is_refused(
         with Client(str(bob.address)) as client:
             line = client.welcome["line"] if knows_the_line else "x"
             resume = {"line": line, "secret": secret, "received": 0}
-            tell = Client.tell
+            greet = Client._greet
             with monkeypatch.context() as patch:
-                patch.setattr(
-                    Client, "tell", lambda self, text: tell(self, {**text, "resume": resume})
-                )
+                patch.setattr(Client, "_greet", lambda self, _: greet(self, {"resume": resume}))
                 with pytest.raises(Refused) as refusal:
                     Client(str(bob.address))
             assert refusal.value.code == "unknown line"

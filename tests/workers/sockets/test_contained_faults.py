@@ -15,7 +15,7 @@ from examples.clients.minimal_client import Client, ClientError
 from syft.exceptions import WorkerLost, WorkerTimeout
 from syft.workers.sockets import serving
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.line_texts import Settle
+from syft.workers.sockets.line_messages import Settle
 from syft.workers.sockets.dialling import Redialler
 from syft.workers.sockets.websocket import WebSocket
 

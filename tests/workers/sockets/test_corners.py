@@ -47,7 +47,7 @@ from syft.workers.sockets.guests import NotWelcome
 from syft.workers.sockets.handshake import ServerHandshake, open_client
 from syft.workers.sockets.introducing import IntroducedWorker, connect
 from syft.workers.sockets.line import Channel, Line
-from syft.workers.sockets.line_texts import (
+from syft.workers.sockets.line_messages import (
     Busy,
     Introduction,
     Meet,
@@ -57,6 +57,7 @@ from syft.workers.sockets.line_texts import (
     Settle,
     Welcome,
     encode_control,
+    encode_greeting,
 )
 from syft.workers.sockets.line_transport import LineWorker
 from syft.workers.sockets.streams import PlainStream, TlsStream
@@ -104,8 +105,8 @@ def dial_impostor(answer: Answer | bytes, seconds: float = 5.0) -> Any:
 
 
 def welcome(**fields: Any) -> Answer:
-    said = {"worker": "dan", "protocol": 2, "ops": 5, "line": "x", "secret": "y", "name": "me"}
-    return lambda websocket: websocket.put([encode_control(Welcome(**{**said, **fields}))], TEXT)
+    said = {"worker": "dan", "protocol": 3, "ops": 5, "line": "x", "secret": "y", "name": "me"}
+    return lambda websocket: websocket.put([encode_greeting(Welcome(**{**said, **fields}))], TEXT)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +114,12 @@ def welcome(**fields: Any) -> Answer:
     [
         (welcome(fingerprint="other"), WorkerRefused, "numbers operations otherwise"),
         (
-            lambda websocket: websocket.put([encode_control(Refused("no", "not today"))], TEXT),
+            lambda websocket: websocket.put([encode_greeting(Refused("no", "not today"))], TEXT),
             WorkerRefused,
             "not today",
         ),
         (
-            lambda websocket: websocket.put([encode_control(Settle(1))], TEXT),
+            lambda websocket: websocket.put([encode_control(Settle(1))], BINARY),
             MalformedMessage,
             "expected a welcome",
         ),

@@ -14,7 +14,7 @@ import syft.status_line as status_module
 from syft.serde.limits import Limits
 from syft.status_line import StatusLine
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.line_texts import Busy
+from syft.workers.sockets.line_messages import Busy
 from syft.workers.sockets.progress import Progress, Transfer
 from tests.terminal import Terminal, show_at
 

@@ -9,6 +9,7 @@ import torch
 
 import syft as sy
 from examples.clients.minimal_client import Client
+from tests.workers.sockets.line_records import message_of
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def test_a_stranger_does_not_answer_for_a_caller(hook: sy.TorchHook, answer: Any
         with sy.WebsocketServerWorker(hook, port=0, id="carol") as carol:
             with Client(str(bob.address)) as stranger:
                 for number in range(1, 20):
-                    stranger.tell({"number": number, **answer})
+                    stranger.websocket.send(*message_of({"number": number, **answer}))
                 assert stranger.search("#nothing") == []
                 at_bob = sy.WebsocketClientWorker(hook, port=bob.port)
                 at_carol = sy.WebsocketClientWorker(hook, port=carol.port)

@@ -19,7 +19,7 @@ import syft as sy
 from syft.exceptions import UnknownWorker, WorkerLost
 from syft.trust.certificates import own_certificate
 from syft.workers.sockets.introducing import TunnelTo
-from syft.workers.sockets.line_texts import Introduction
+from syft.workers.sockets.line_messages import Introduction
 from tests.workers.sockets.attacks.proxy import Proxy
 from tests.workers.sockets.out_of_reach import (  # noqa: F401
     comes_true,

@@ -10,18 +10,20 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 import syft as sy
 from examples.clients.minimal_client import TEXT, frame, packed
+from syft import codes
 from syft.ops.table import NAMES
 from syft.trust import tickets
 from syft.trust.tokens import TokenBook
-from syft.workers.sockets import board, guests, line, line_texts, serving, websocket
+from syft.workers.sockets import board, guests, line, line_messages, serving, websocket
 from syft.workers.wire.messages import Search, encode
+from tests.workers.sockets.line_records import RECORDS, UNCOUNTED, message_of, said_in
 from tests.workers.sockets.raw_caller import HEAD, RawCaller, opened
 
 PAGE = (Path(__file__).parents[3] / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -77,7 +79,7 @@ def test_extensions_are_offered_in_vain(bob: sy.WebsocketServerWorker) -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"protocol": 3}, "version"),
+        ({"protocol": 4}, "version"),
         ({"protocol": 0}, "version"),
         ({"name": ""}, "name"),
         ({"name": "n" * 256}, "name"),
@@ -106,7 +108,7 @@ def test_every_code_of_a_refusal_is_in_the_page() -> None:
     assert set(re.findall(r"^\| `([a-z ]+)` \|", table, re.M)) == codes
 
 
-@pytest.mark.parametrize(("protocol", "older"), [(3, "this worker is"), (1, "the caller is")])
+@pytest.mark.parametrize(("protocol", "older"), [(4, "this worker is"), (2, "the caller is")])
 def test_a_refused_version_says_who_is_older(caller: RawCaller, protocol: int, older: str) -> None:
     assert older in caller.greet(protocol=protocol)["reason"]
 
@@ -165,13 +167,18 @@ def test_who_does_not_say_hello(caller: RawCaller, text: bytes, code: int) -> No
 @pytest.mark.parametrize(
     ("message", "code"),
     [
-        ((1, b'{"kind":"tomorrow"}'), 1002),
-        ((1, b'{"kind":"received"}'), 1002),
-        ((1, b'{"kind":"received","count":1}'), 1002),
-        ((1, b'{"kind":"open","channel":0,"source":"x","target":"bob"}'), 1008),
-        ((1, b'{"kind":"open","channel":5,"source":"x","target":"bob"}'), 1008),
-        ((1, b'{"kind":"open","channel":65536,"source":"x","target":"bob"}'), 1008),
-        ((1, b'{"kind":"open","channel":4,"source":"","target":"bob"}'), 1008),
+        (message_of({"kind": "tomorrow"}), 1002),
+        (message_of({"kind": "received"}), 1002),
+        (message_of({"kind": "received", "count": "1"}), 1002),
+        (message_of({"kind": "received", "count": 1}), 1002),
+        (message_of({"kind": "open", "channel": 0, "source": "x", "target": "bob"}), 1008),
+        (message_of({"kind": "open", "channel": 5, "source": "x", "target": "bob"}), 1008),
+        (message_of({"kind": "open", "channel": 65536, "source": "x", "target": "bob"}), 1008),
+        (message_of({"kind": "open", "channel": 4, "source": "", "target": "bob"}), 1008),
+        (message_of({"kind": "bye", "reason": "x" * 2**14}), 1009),
+        ((2, frame(packed([16, "enough"]), [b"x"], channel=3)), 1009),
+        ((1, b'{"kind":"received","count":0}'), 1002),
+        ((1, b'{"kind":"hello","protocol":3,"ops":0,"name":"x"}'), 1002),
         ((1, b" " * (2**14 + 1)), 1009),
         ((2, frame(b"\xc0")[:6] + b"\x08\0" + frame(b"\xc0")[8:]), 1008),
         ((2, b"no frame"), 1002),
@@ -220,13 +227,33 @@ def test_texts_that_count_are_acknowledged_at_once(caller: RawCaller) -> None:
     assert caller.text() == {"kind": "received", "count": 2}, "reserved, counted, not answered"
 
 
+def test_fields_of_tomorrow_are_ignored_and_those_at_the_end_may_be_left_out(
+    caller: RawCaller,
+) -> None:
+    caller.greet()
+    for number, fields in enumerate(([], [False], [False, "tomorrow", [1]]), 1):
+        caller.send(2, frame(packed([9, number, *fields]), channel=3))
+        assert caller.text() == {"kind": "received", "count": number}
+        assert caller.text()["number"] == number
+
+
+def test_the_records_of_these_tests_are_those_of_the_code() -> None:
+    kinds = get_args(line_messages.Kind)
+    ours = {codes.LineCode(kind.__struct_config__.tag).name.lower(): kind for kind in kinds}
+    assert RECORDS.keys() == ours.keys() and len(kinds) == len(codes.LineCode)
+    for name, (code, fields) in RECORDS.items():
+        kind = ours[name]
+        assert (code, *fields) == (kind.__struct_config__.tag, *kind.__struct_fields__)
+        assert kind.counted == (name not in UNCOUNTED)
+
+
 def test_messages_are_acknowledged_after_128(caller: RawCaller) -> None:
     caller.greet()
     for _ in range(128):
         caller.ask(*SEARCH)
-    while (came := caller.come())[0] != TEXT:
+    while (said := said_in(*caller.come())) is None:
         pass
-    assert json.loads(came[1]) == {"kind": "received", "count": 128}
+    assert said == {"kind": "received", "count": 128}
 
 
 def test_a_line_goes_on_over_another_connection(bob: sy.WebsocketServerWorker) -> None:
@@ -284,7 +311,7 @@ def test_who_never_tells_what_has_arrived_is_not_served(caller: RawCaller) -> No
         more = False
         caller.send(9, b"")
         while (message := caller.come())[0] != 10:
-            came += message[0] == 2
+            came += message[0] == 2 and said_in(*message) is None
             more |= message[0] == 2
     assert came < 9000
     caller.say(kind="received", count=came)
@@ -339,7 +366,7 @@ def test_a_ticket_as_the_page_writes_it_is_one(user: str | None) -> None:
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert websocket.MAX_TEXT == websocket._LARGE == line.LARGE == 2**14
     assert serving._MOST_WAITING == serving._MOST_UNREAD == 2**26
-    assert (line_texts.PROTOCOL, line.NESTED, line._REPORT_AFTER) == (2, 1, 128)
+    assert (line_messages.PROTOCOL, line.NESTED, line._REPORT_AFTER) == (3, 1, 128)
     assert (line.LOST_AFTER, guests.TICKET_SECONDS, board.IDLE) == (3, 60.0, 1.0)
     ours = line.Line("x", sy.serde.Limits(), odd=True), line.Line("x", sy.serde.Limits(), odd=False)
     numbers = [[end.new_channel().number for _ in range(3)] for end in ours]

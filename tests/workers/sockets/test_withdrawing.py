@@ -21,7 +21,7 @@ from syft.workers.sockets import switchboard
 from syft.workers.sockets.calling import CallingBoard
 from syft.workers.sockets.serving import described
 from syft.workers.sockets.line import LeftOut, Line
-from syft.workers.sockets.line_texts import Withdraw
+from syft.workers.sockets.line_messages import Withdraw
 from syft.workers.wire.messages import Drop, Fetch, encode
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import json
 import random
 import socket
 import struct
@@ -19,8 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 from syft.workers.wire import messages
-from tests.workers.sockets.attacks.mutations import SAMPLES, TEXTS, mutated
+from tests.workers.sockets.attacks.mutations import SAMPLES, TEXTS, mutated, mutated_text
 from tests.workers.sockets.attacks.stranger import BINARY, CLOSE, PING, TEXT, frame, syft_frame
+from tests.workers.sockets.line_records import UNCOUNTED, message_of, said_in
 
 ABSURD: list[Any] = [
     *(0, -1, 1, 2**31, 2**63, 2**70, -(2**70), 1e300, -0.0, 1e-9),
@@ -125,7 +125,7 @@ class HostileWorker:
         return head[0] & 15, mixed.to_bytes(size, "big")
 
     def _tell(self, record: Any) -> None:
-        self._send(frame(TEXT, json.dumps(record).encode(), key=None))
+        self._send(frame(*message_of(record), key=None))
 
     def _say(self, message: Any, channel: int = 0) -> None:
         self._send(frame(BINARY, syft_frame(messages.encode(message), channel), key=None))
@@ -149,7 +149,8 @@ class HostileWorker:
         self._welcome(self._honest(), resumed)
         while True:
             opcode, data = self._frame()
-            if opcode == BINARY or (opcode == TEXT and b'"kind":"received"' not in data):
+            said = said_in(opcode, data)
+            if opcode == BINARY and (said is None or said["kind"] not in UNCOUNTED):
                 self._received += 1
             if self._honest():
                 self._answer(opcode, data)
@@ -203,7 +204,7 @@ class HostileWorker:
 
     def _welcome(self, honest: bool, resumed: bool) -> None:
         welcome: dict[str, Any] = {
-            **{"kind": "welcome", "worker": "mallory", "protocol": 2, "ops": 0, "line": "l"},
+            **{"kind": "welcome", "worker": "mallory", "protocol": 3, "ops": 0, "line": "l"},
             **{"secret": "s", "name": "me", "heartbeat": 0.05, "lease": 1.0},
             "received": self._received if resumed else 0,
         }
@@ -223,7 +224,11 @@ class HostileWorker:
 
     def _answer(self, opcode: int, data: bytes) -> None:
         """Answer as a worker would."""
-        if opcode == BINARY:
+        said = said_in(opcode, data)
+        if said is not None:
+            if said["kind"] == "settle":
+                self._tell({"kind": "settled", "number": said["number"], "moved": False})
+        elif opcode == BINARY:
             self._tell({"kind": "received", "count": self._received})
             _, size = struct.unpack_from("<II", data, 8)
             count = struct.unpack_from("<I", data, 8)[0]
@@ -231,10 +236,6 @@ class HostileWorker:
             with contextlib.suppress(Exception):
                 request = messages.decode(data[at : at + size])
                 self._say(self._reply(request))
-        elif opcode == TEXT:
-            record = json.loads(data)
-            if record["kind"] == "settle":
-                self._tell({"kind": "settled", "number": record["number"], "moved": False})
         elif opcode == PING:
             self._send(frame(10, data, key=None))
         elif opcode == CLOSE:
@@ -271,7 +272,7 @@ class HostileWorker:
         if kind == 0:
             return random_.randbytes(random_.randrange(1, 200))
         if kind < 3:
-            return frame(TEXT, mutated(random_, random_.choice(TEXTS)), key=None)
+            return frame(*mutated_text(random_), key=None)
         if kind == 3:
             return mutated(random_, frame(BINARY, random_.choice(SAMPLES), key=None))
         return frame(BINARY, mutated(random_, random_.choice(SAMPLES)), key=None)
@@ -282,7 +283,7 @@ class HostileWorker:
 
     def _texts(self) -> None:
         for _ in range(self.random.randrange(1, 30)):
-            self._send(frame(TEXT, self.random.choice(TEXTS), key=None))
+            self._send(frame(*self.random.choice(TEXTS), key=None))
 
     def _binary(self) -> None:
         for _ in range(self.random.randrange(1, 30)):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 from tests.workers.sockets.attacks.stranger import hello
 from tests.workers.sockets.attacks.victim import ROOT
+from tests.workers.sockets.line_records import message_of
 
 SAMPLES = [path.read_bytes() for path in sorted((ROOT / "tests" / "frames").glob("*/*.bin"))]
 """Frames of syft: one of each kind of message, and some that break a rule."""
 
 TEXTS = [
-    json.dumps(record).encode()
+    message_of(record)
     for record in (
         hello(),
         hello(resume={"line": "l", "secret": "s", "received": 3}),
@@ -29,7 +29,17 @@ TEXTS = [
         {"kind": "bye", "reason": "home"},
     )
 ]
-"""Texts about the line: one of each kind that a caller may send first or later."""
+"""What is said of a line: the opcode and the bytes of each kind."""
+
+
+def mutated_text(random_: random.Random) -> tuple[int, bytes]:
+    """The opcode and the changed bytes of one of them; most have a whole prefix."""
+    opcode, data = random_.choice(TEXTS)
+    kept = data[:16] if opcode == 2 and random_.random() < 0.7 else b""
+    changed = mutated(random_, data[len(kept) :])
+    if kept:
+        kept = kept[:12] + len(changed).to_bytes(4, "little")
+    return opcode, kept + changed
 
 
 def mutated(random_: random.Random, data: bytes) -> bytes:

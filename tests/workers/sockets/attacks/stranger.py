@@ -13,6 +13,8 @@ import socket
 import struct
 from typing import Any
 
+from tests.workers.sockets.line_records import message_of, said_in
+
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 _PREFIX = struct.Struct("<4sBBHII")
@@ -53,7 +55,7 @@ def syft_frame(header: bytes, channel: int = 0) -> bytes:
 
 def hello(**fields: Any) -> dict[str, Any]:
     """What a caller says first."""
-    return {"kind": "hello", "protocol": 2, "ops": 0, "name": "stranger", **fields}
+    return {"kind": "hello", "protocol": 3, "ops": 0, "name": "stranger", **fields}
 
 
 class Stranger:
@@ -98,8 +100,8 @@ class Stranger:
         return self.welcome
 
     def tell(self, record: Any) -> None:
-        """Send a text in JSON."""
-        self.send(frame(TEXT, json.dumps(record).encode()))
+        """Say something of the line."""
+        self.send(frame(*message_of(record)))
 
     def ask(self, message: Any, channel: int = 0) -> Any:
         """Make a request; returns the reply as a message, or what else the worker says."""
@@ -108,15 +110,16 @@ class Stranger:
         self.send(frame(BINARY, syft_frame(messages.encode(message), channel)))
         while True:
             opcode, data = self.read()
-            if opcode == BINARY:
+            said = said_in(opcode, data)
+            if said is not None and said["kind"] == "meet":
+                answer = {"kind": "introduction", "number": said["number"], "unknown": True}
+                self.tell({**answer, "name": said["name"]})
+            if opcode == BINARY and said is None:
                 count, size = struct.unpack_from("<II", data, 8)
                 at = 16 + 24 * count
                 reply = messages.decode(data[at : at + size])
                 if not isinstance(reply, messages.Stale):
                     return reply
-            if opcode == TEXT and (asked := json.loads(data))["kind"] == "meet":
-                answer = {"kind": "introduction", "number": asked["number"], "unknown": True}
-                self.tell({**answer, "name": asked["name"]})
 
     def send(self, data: bytes) -> None:
         """Write bytes; raises :class:`OSError` once the worker has closed the connection."""

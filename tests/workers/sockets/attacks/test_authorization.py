@@ -19,6 +19,7 @@ from syft.trust.tokens import TokenBook
 from syft.workers.wire import messages
 from syft.workers.wire.references import REF
 from tests.workers.sockets.attacks.stranger import BINARY, Stranger, frame, syft_frame
+from tests.workers.sockets.line_records import is_served
 
 WHO = ("ann", "bea", "eve", "nobody")
 """The owner, a user who may read it, another user, and a caller without a token."""
@@ -57,7 +58,7 @@ class Scene:
         self.callers[who].send(frame(BINARY, data))
         while True:
             opcode, data = self.callers[who].read()
-            reply = messages.decode(from_bytes(data).header) if opcode == BINARY else None
+            reply = messages.decode(from_bytes(data).header) if is_served(opcode, data) else None
             if reply is not None and not isinstance(reply, messages.Stale):
                 return self.outcome(reply)
 

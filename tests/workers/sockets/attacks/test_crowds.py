@@ -18,6 +18,7 @@ from syft.workers.wire import messages
 from syft.workers.wire.messages import Drop, Duplicate, Search
 from tests.workers.sockets.attacks.stranger import BINARY, TEXT, Stranger, frame, syft_frame
 from tests.workers.sockets.attacks.victim import Victim
+from tests.workers.sockets.line_records import is_served
 
 FILES = 4096
 
@@ -129,7 +130,7 @@ def ask_all(victim: Victim, number: int, count: int, wrong: list[str]) -> None:
             stranger.send(data)
             while sum(got.values()) < start + len(seqs):
                 opcode, reply = stranger.read()
-                if opcode == BINARY:
+                if is_served(opcode, reply):
                     got.update(checked(reply, mine, number, wrong))
         if got != Counter(range(mine + 1, mine + count + 1)):
             wrong.append(f"client {number}: a reply is missing, or came twice")
@@ -208,8 +209,7 @@ def work(operations: int) -> tuple[float, float]:
             me.send(data)
             replies = 0
             while replies < 100:
-                opcode, reply = me.read()
-                replies += opcode == BINARY
+                replies += is_served(*me.read())
             received += replies + (start == 0)
             me.tell({"kind": "received", "count": received - 1})
             if start == operations // 5:

@@ -15,7 +15,7 @@ import torch
 import syft as sy
 from syft.exceptions import UnknownWorker
 from syft.serde.frame import Frame
-from syft.workers.sockets.line_texts import Introduction
+from syft.workers.sockets.line_messages import Introduction
 from syft.workers.sockets.named_workers import named_workers
 from syft.workers.wire.messages import Put, Value, encode
 

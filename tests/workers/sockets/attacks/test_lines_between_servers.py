@@ -28,7 +28,7 @@ from syft.ids import new_execution, new_id
 from syft.serde.limits import Limits
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.sockets.line import Line
-from syft.workers.sockets.line_texts import Settle
+from syft.workers.sockets.line_messages import Settle
 from syft.workers.sockets.dialling import Redialler
 from syft.workers.wire.references import Reference
 from tests.workers.sockets.attacks.proxy import Proxy

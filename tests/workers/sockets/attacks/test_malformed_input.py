@@ -17,7 +17,7 @@ import pytest
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Search
 from tests.sampling import fewer
-from tests.workers.sockets.attacks.mutations import SAMPLES, TEXTS, mutated
+from tests.workers.sockets.attacks.mutations import SAMPLES, mutated, mutated_text
 from tests.workers.sockets.attacks.stranger import (
     BINARY,
     CLOSE,
@@ -30,6 +30,7 @@ from tests.workers.sockets.attacks.stranger import (
     syft_frame,
 )
 from tests.workers.sockets.attacks.victim import ROOT, Victim
+from tests.workers.sockets.line_records import message_of
 
 SMALL = {"max_bytes": 1 << 26, "max_header_bytes": 1 << 20}
 """The limits of the worker: 64 MB a frame."""
@@ -229,7 +230,7 @@ def test_channels_come_to_an_end(victim: Victim) -> None:
         stranger.greet()
         for number in range(4, 3000, 2):
             text = {"kind": "open", "channel": number, "source": f"w{number}", "target": "bob"}
-            stranger.attempt(frame(TEXT, json.dumps(text).encode()))
+            stranger.attempt(frame(*message_of(text)))
         assert stranger.closing_code() in (1008, None)
 
 
@@ -247,7 +248,7 @@ def test_frames_on_channels_that_are_not_open_end_the_line(victim: Victim) -> No
     with Stranger(victim.port) as stranger:
         stranger.greet()
         text = {"kind": "open", "channel": 2, "source": "w", "target": "bob"}
-        stranger.send(frame(TEXT, json.dumps(text).encode()))
+        stranger.send(frame(*message_of(text)))
         assert stranger.closing_code() == 1008
 
 
@@ -332,7 +333,7 @@ def test_frames_that_never_end_take_what_has_come(victim: Victim) -> None:
 FLOODS: dict[str, Callable[[], bytes]] = {
     "pings": lambda: frame(PING, bytes(125)) * 500,
     "requests": lambda: frame(BINARY, SEARCH) * 500,
-    "questions": lambda: frame(TEXT, b'{"kind":"settle","number":1}') * 500,
+    "questions": lambda: frame(*message_of({"kind": "settle", "number": 1})) * 500,
     "urgent requests": lambda: frame(BINARY, syft_frame(SEARCH[16:], 1)) * 500,
 }
 
@@ -372,7 +373,7 @@ def one_attack(random_: random.Random) -> bytes:
     if kind == 1:
         return mutated(random_, frame(random_.choice([BINARY, TEXT, PING]), SEARCH))
     if kind < 4:
-        return frame(TEXT, mutated(random_, random_.choice(TEXTS)))
+        return frame(*mutated_text(random_))
     return frame(BINARY, mutated(random_, random_.choice(SAMPLES)))
 
 

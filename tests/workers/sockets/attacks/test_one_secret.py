@@ -18,6 +18,7 @@ from syft.workers.wire.messages import Failure, Fetch, Put
 from tests.workers.sockets.attacks.proxy import Proxy
 from tests.workers.sockets.attacks.stranger import BINARY, Stranger, frame, syft_frame
 from tests.workers.sockets.attacks.victim import Victim, honest_client
+from tests.workers.sockets.line_records import is_served
 
 SECRET = torch.tensor([271.8281828, 314.1592653, 161.8033988]).tolist()
 
@@ -122,7 +123,7 @@ def test_pickles_and_marshalled_code_are_data_that_is_refused(hook: sy.TorchHook
                         opcode, reply = stranger.read()
                     except ConnectionError:
                         continue
-                    if opcode == BINARY:
+                    if is_served(opcode, reply):
                         assert type(messages.decode(reply[16:])) is Failure
         assert victim.ask("objects") == 0
         with honest_client(victim) as bob:

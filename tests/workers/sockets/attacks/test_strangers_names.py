@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from syft.workers.wire.messages import (
     Promise,
     Value,
 )
-from tests.workers.sockets.attacks.stranger import TEXT, Stranger, frame
+from tests.workers.sockets.attacks.stranger import Stranger
 
 pytestmark = pytest.mark.usefixtures("hook")
 
@@ -314,9 +313,9 @@ def test_a_fault_of_the_worker_ends_one_line(
             else:
                 monkeypatch.setattr(places.get(where, worker.board), where, fail)
             if where == "greet":
-                stranger.tell({"kind": "hello", "protocol": 2, "ops": 0, "name": "x"})
+                stranger.tell({"kind": "hello", "protocol": 3, "ops": 0, "name": "x"})
             else:
-                stranger.send(frame(TEXT, json.dumps({"kind": "settle", "number": 1}).encode()))
+                stranger.tell({"kind": "settle", "number": 1})
             assert stranger.closing_code() == (1008 if where == "greet" else 1011)
         assert other.is_served()
         assert kind_of(other, Drop(1, (1,))) == "Done"

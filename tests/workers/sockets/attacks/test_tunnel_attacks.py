@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 
@@ -30,11 +29,13 @@ from syft.serde.frame import Frame, to_bytes
 from syft.serde.limits import Limits
 from syft.trust.certificates import Identity, own_certificate, passing_context
 from syft.workers.shells.network import Network
+from syft.workers.sockets.arriving import small_frame
 from syft.workers.sockets.client import WebsocketClientWorker
 from syft.workers.sockets.dialling import Target
 from syft.workers.sockets.introducing import TunnelTo
 from syft.workers.sockets.line import TUNNELS, Line
-from syft.workers.sockets.line_texts import (
+from syft.workers.sockets.line_messages import (
+    CONTROLS,
     Closed,
     Meet,
     Opened,
@@ -54,6 +55,7 @@ from tests.workers.sockets.out_of_reach import (  # noqa: F401
     move_something,
     out_of_reach,
 )
+from tests.workers.sockets.line_records import said_in
 from tests.workers.sockets.raw_caller import RawCaller
 
 
@@ -320,8 +322,9 @@ def closed_tunnel(caller: RawCaller) -> dict[str, Any]:
     """The next text that says that a tunnel is over."""
     while True:
         kind, data = caller.come()
-        if kind == 1 and (text := msgspec.json.decode(data))["kind"] == "closed":
-            return dict(text)
+        said = said_in(kind, data)
+        if said is not None and said["kind"] == "closed":
+            return said
 
 
 def begin_twice(caller: RawCaller) -> None:
@@ -401,7 +404,13 @@ def test_only_callers_that_speak_for_themselves_open_tunnels(hook: sy.TorchHook)
 
 def texts_of(line: Line) -> list[Any]:
     """What was said about a line."""
-    return [decode_control(parts[0]) for opcode, parts in line._kept if opcode == 1]
+    frames = [small_frame(b"".join(parts), line.limits) for parts in line._kept]
+    return [decode_control(frame) for channel, frame in frames if channel == CONTROLS]
+
+
+def sealed_of(line: Line) -> list[Any]:
+    """What was sent of the bytes of tunnels."""
+    return [parts for parts in line._kept if bytes(parts[0][6:8]) == bytes((TUNNELS, 0))]
 
 
 class Ends:
@@ -437,7 +446,7 @@ class Ends:
         return texts_of(self.line)
 
     def frames(self) -> int:
-        return sum(1 for opcode, _ in self.line._kept if opcode == 2)
+        return len(sealed_of(self.line))
 
     def ready(self, events: int) -> None:
         for wanted, act in list(self.events.values()):
@@ -496,7 +505,7 @@ def test_an_end_sends_no_more_than_it_was_told_of(ends: Ends) -> None:
             while True:
                 near.send(bytes(1 << 16))
         ends.ready(1)
-    frames = [parts for opcode, parts in ends.line._kept if opcode == 2]
+    frames = sealed_of(ends.line)
     sent = sum(sum(map(len, parts[1:])) for parts in frames)
     assert ROOM <= sent < ROOM + 128 * len(frames)
     ends.tunnels.said(ends.line, Room(2, 1000))

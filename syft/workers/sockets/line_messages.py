@@ -1,8 +1,10 @@
-"""What two processes say to each other about their line: texts in JSON, one record for each kind.
+"""What two processes say to each other about their line: one record for each kind.
 
-The first text of a connection is a :class:`Hello`, and the answer a :class:`Welcome` or a
-:class:`Refused`.  The others come between requests and replies, in the same order.
-``docs/wire.md`` describes them for clients in other languages.
+A connection begins with texts in JSON, since nothing is agreed before: a :class:`Hello`, and the
+answer, a :class:`Welcome` or a :class:`Refused`.  All else is a message as those between workers
+are, with a number for each kind (:class:`~syft.codes.LineCode`), on a channel of its own, between
+requests and replies and in the same order.  ``docs/wire.md`` describes them for clients in other
+languages.
 """
 
 from __future__ import annotations
@@ -12,16 +14,27 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from syft.exceptions import MalformedMessage
+from syft.codes import LineCode
+from syft.exceptions import BrokenFraming, MalformedMessage
 from syft.ops.table import NAMES
+from syft.serde.frame import Frame, to_parts
 from syft.serde.limits import Limits
+from syft.workers.sockets.websocket import MAX_TEXT, TOO_BIG
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 """The version of what is said on a line; it rises when an older end would not understand."""
 
 
-class Control(msgspec.Struct, tag_field="kind", omit_defaults=True):
-    """The base class of these records.
+CONTROLS: Final = 3
+"""The number under which all that follows the welcome travels: it is that of no channel."""
+
+
+class Greeting(msgspec.Struct, tag_field="kind", omit_defaults=True):
+    """The base class of the records with which a connection begins."""
+
+
+class Control(msgspec.Struct, array_like=True):
+    """The base class of the records that follow.
 
     ``counted`` says that the record has its place among the messages of the line, and is sent again
     after a reconnection if it had not arrived.
@@ -46,13 +59,11 @@ class Sizes(msgspec.Struct):
     max_buffers: int
 
 
-class Hello(Control, tag="hello"):
+class Hello(Greeting, tag="hello"):
     """Who calls: versions, the caller's name, and what proves for whom it calls.
 
     ``token`` is that of a user, ``ticket`` that of a worker which another client has introduced.
     """
-
-    counted = False
 
     protocol: int
     ops: int
@@ -66,14 +77,12 @@ class Hello(Control, tag="hello"):
     resume: Resume | None = None
 
 
-class Welcome(Control, tag="welcome"):
+class Welcome(Greeting, tag="welcome"):
     """Who answers, and what the line is called.
 
     ``name`` is how the worker calls the caller, ``secret`` what the caller needs to go on with the
     line ``line`` over another connection, and ``received`` how many of its messages have arrived.
     """
-
-    counted = False
 
     worker: str
     protocol: int
@@ -91,16 +100,14 @@ class Welcome(Control, tag="welcome"):
     received: int = 0
 
 
-class Refused(Control, tag="refused"):
+class Refused(Greeting, tag="refused"):
     """Why a caller is not welcome: ``code`` for programs, ``reason`` for people."""
-
-    counted = False
 
     code: str
     reason: str
 
 
-class Received(Control, tag="received"):
+class Received(Control, tag=int(LineCode.RECEIVED)):
     """How many messages of the line have arrived, so that they need not be kept any more."""
 
     counted = False
@@ -108,7 +115,7 @@ class Received(Control, tag="received"):
     count: int
 
 
-class Open(Control, tag="open"):
+class Open(Control, tag=int(LineCode.OPEN)):
     """Requests on ``channel`` come from worker ``source`` and are for worker ``target``.
 
     They are made for the user of ``token``, or of ``ticket``; without either, for nobody.
@@ -124,7 +131,7 @@ class Open(Control, tag="open"):
     beside: int | None = None
 
 
-class Meet(Control, tag="meet"):
+class Meet(Control, tag=int(LineCode.MEET)):
     """Where is the worker that you call ``name``, and with which ticket for ``user``?
 
     With ``to``: introduce the worker ``to`` to it, if it asks, because I have named it to that one.
@@ -136,7 +143,7 @@ class Meet(Control, tag="meet"):
     to: str | None = None
 
 
-class Introduction(Control, tag="introduction"):
+class Introduction(Control, tag=int(LineCode.INTRODUCTION)):
     """Where a worker is: its address and what proves it, and the ticket with which to call there.
 
     No ``address`` says that the worker runs in the process that answers, ``unknown`` that there is
@@ -154,49 +161,49 @@ class Introduction(Control, tag="introduction"):
     relays: bool = False
 
 
-class Tunnel(Control, tag="tunnel"):
+class Tunnel(Control, tag=int(LineCode.TUNNEL)):
     """Begin tunnel ``number`` to the worker that you call ``name``; without a name, to you."""
 
     number: int
     name: str | None = None
 
 
-class Opened(Control, tag="opened"):
+class Opened(Control, tag=int(LineCode.OPENED)):
     """The tunnel is there; at its other end is who has the certificate of this fingerprint."""
 
     number: int
     fingerprint: str
 
 
-class Room(Control, tag="room"):
+class Room(Control, tag=int(LineCode.ROOM)):
     """So many more bytes may be sent through the tunnel."""
 
     number: int
     count: int
 
 
-class Closed(Control, tag="closed"):
+class Closed(Control, tag=int(LineCode.CLOSED)):
     """The tunnel is over: nothing more comes through it."""
 
     number: int
     reason: str
 
 
-class Settle(Control, tag="settle"):
+class Settle(Control, tag=int(LineCode.SETTLE)):
     """Say when what was asked before is done; ``on`` has the workers asked that you have asked."""
 
     number: int
     on: bool = False
 
 
-class Settled(Control, tag="settled"):
+class Settled(Control, tag=int(LineCode.SETTLED)):
     """It is; ``moved`` says whether anything happened, or is still at work."""
 
     number: int
     moved: bool
 
 
-class Busy(Control, tag="busy"):
+class Busy(Control, tag=int(LineCode.BUSY)):
     """What your requests wait for, for ``seconds`` so far: an operation for your ``user``, or a
     request of another caller, of which nothing else is said."""
 
@@ -208,21 +215,21 @@ class Busy(Control, tag="busy"):
     waiting: int
 
 
-class Withdraw(Control, tag="withdraw"):
+class Withdraw(Control, tag=int(LineCode.WITHDRAW)):
     """Do not begin what was asked before this and has not begun; each such request is answered by
     ``NOT_BEGUN``."""
 
     number: int
 
 
-class Withdrawn(Control, tag="withdrawn"):
+class Withdrawn(Control, tag=int(LineCode.WITHDRAWN)):
     """How many requests will not be begun."""
 
     number: int
     count: int
 
 
-class Tell(Control, tag="tell"):
+class Tell(Control, tag=int(LineCode.TELL)):
     """Reserved: a question about the worker."""
 
     number: int
@@ -230,7 +237,7 @@ class Tell(Control, tag="tell"):
     argument: Any = None
 
 
-class Told(Control, tag="told"):
+class Told(Control, tag=int(LineCode.TOLD)):
     """Reserved: the answer to a :class:`Tell`, or why there is none."""
 
     number: int
@@ -238,17 +245,14 @@ class Told(Control, tag="told"):
     error: str | None = None
 
 
-class Bye(Control, tag="bye"):
+class Bye(Control, tag=int(LineCode.BYE)):
     """The other end leaves: nothing that it has of the line is kept."""
 
     reason: str
 
 
 Kind = (
-    Hello
-    | Welcome
-    | Refused
-    | Received
+    Received
     | Open
     | Meet
     | Introduction
@@ -267,30 +271,60 @@ Kind = (
 )
 
 _ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(Kind)
+_DECODER = msgspec.json.Decoder(Hello | Welcome | Refused)
+_PACK = msgspec.msgpack.Encoder().encode
+_UNPACK = msgspec.msgpack.Decoder(Kind).decode
 
 
-def encode_control(control: Control) -> bytes:
+def encode_greeting(greeting: Greeting) -> bytes:
     """A record as JSON.
 
-    >>> encode_control(Received(7))
-    b'{"kind":"received","count":7}'
+    >>> encode_greeting(Refused("version", "it is too old"))
+    b'{"kind":"refused","code":"version","reason":"it is too old"}'
     """
-    return _ENCODER.encode(control)
+    return _ENCODER.encode(greeting)
 
 
-def decode_control(text: bytes) -> Kind:
+def decode_greeting(text: bytes) -> Hello | Welcome | Refused:
     """The record of a text.
 
     Raises :class:`~syft.exceptions.MalformedMessage`.
 
-    >>> decode_control(b'{"kind":"received","count":7}')
-    Received(count=7)
+    >>> decode_greeting(b'{"kind":"refused","code":"version","reason":"it is too old"}').code
+    'version'
     """
     try:
-        control: Kind = _DECODER.decode(text)
+        greeting: Hello | Welcome | Refused = _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage("$", "a text about the line", str(error)) from None
+    return greeting
+
+
+def encode_control(control: Control) -> bytes:
+    """A record as a whole frame.
+
+    >>> encode_control(Received(7))[-3:]
+    b'\\x92\\x01\\x07'
+    """
+    (frame,) = to_parts(Frame(_PACK(control), []), channel=CONTROLS)
+    return bytes(frame)
+
+
+def decode_control(frame: Frame) -> Kind:
+    """The record that a frame carries.
+
+    Raises :class:`~syft.exceptions.MalformedMessage`, and :class:`~syft.exceptions.BrokenFraming`
+    for one that is too long.
+
+    >>> decode_control(Frame(b"\\x92\\x01\\x07", []))
+    Received(count=7)
+    """
+    if frame.buffers or len(frame.header) > MAX_TEXT:
+        raise BrokenFraming(TOO_BIG, f"what is said of a line has more than {MAX_TEXT} bytes")
+    try:
+        control: Kind = _UNPACK(frame.header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage("$", "a message about the line", str(error)) from None
     return control
 
 
