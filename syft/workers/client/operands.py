@@ -6,7 +6,8 @@ What does travel: Python values, 0-dimensional tensors (numbers in disguise), sm
 masks, the source of ``copy_``, and the tensors torch's own modules make inside their forward: a
 recurrent layer makes its first hidden state, an attention layer a mask, ``torch.masked.mean`` a
 count.  So do the weights of the classes that a loss of torch's has, if they are small: a setting
-of the loss, which nobody sends.  None of these travels if it is written to, or if a gradient would have to come back to it.
+of the loss, which nobody sends.  None of these travels if it is written to, or if a gradient would
+have to come back to it.
 
 ``x[torch.randperm(16)[:4]]`` means positions in a tensor that is at another worker.  Integers and
 bools in the place of an index are part of what is asked, as a number or a slice is, and not data
