@@ -5,12 +5,13 @@ Errors of another worker name the line of the user's program that asked.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import os
 import sys
 import warnings
 from types import CodeType
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -47,9 +48,33 @@ def line_at(place: Place) -> str:
     >>> line_at((code, 0))
     'program.py:1'
     """
+    code, line = place[0], _number_of(place)
+    return f"{shown_file(code.co_filename)}:{line}"
+
+
+def _number_of(place: Place) -> int:
     code, instruction = place
     line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
-    return f"{code.co_filename}:{line or code.co_firstlineno}"
+    return line or code.co_firstlineno
+
+
+def shown_file(file: str) -> str:
+    """A file as its user knows it: a cell of a notebook, which is kept in a file of its own, by its
+    number.
+
+    >>> shown_file("program.py")
+    'program.py'
+    """
+    shell = running_shell()
+    name = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    cell = None if name is None else name(file)
+    return file if cell is None else " ".join(cell)
+
+
+def running_shell() -> Any:
+    """IPython's shell, if this runs in one: it adds a function that says so to Python's own."""
+    ask = getattr(builtins, "get_ipython", None)
+    return None if ask is None else ask()
 
 
 def warn_user(text: str | Warning, kind: type[Warning] = UserWarning) -> None:
@@ -61,8 +86,8 @@ def warn_user(text: str | Warning, kind: type[Warning] = UserWarning) -> None:
     >>> found[0].message, found[0].filename.startswith(SYFT)
     (UserWarning('slow'), False)
     """
-    file, _, line = line_at(place_of_user()).rpartition(":")
-    warnings.warn_explicit(text, kind, file, int(line))
+    place = place_of_user()
+    warnings.warn_explicit(text, kind, place[0].co_filename, _number_of(place))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -40,7 +40,9 @@ Write it in terms of torch operations.
 
     def __str__(self) -> str:
         text = f"{self.op!r} is not in the op table, so it cannot run on another worker."
-        return f"{text} Write it in terms of torch operations."
+        script = self.op.endswith(".forward")
+        how = "Call the module itself, or a plan of the script" if script else None
+        return f"{text} {how or 'Write it in terms of torch operations'}."
 
 
 class OperationRefused(OperationError):

@@ -56,7 +56,12 @@ def at(worker: Worker) -> Iterator[Worker]:
     >>> x, (x + 1).get()
     ((Wrapper)>[PointerTensor | me:... -> bob:...], tensor([1, 2, 3]))
     """
-    with MakingConstants(lambda tensor: tensor.send(worker)):  # type: ignore[attr-defined]
+
+    def sent(tensor: Any) -> torch.Tensor:
+        remote: torch.Tensor = tensor.send(worker)
+        return remote
+
+    with MakingConstants(sent, sent):
         yield worker
 
 
@@ -95,10 +100,18 @@ class SentForward:
             return forward(module, *args, **kwargs)
         token = _INSIDE.set(True)
         try:
-            with MakingConstants(_going_along):
+            with MakingConstants(_going_along, self._to_its_worker):
                 return forward(module, *args, **kwargs)
         finally:
             _INSIDE.reset(token)
+
+    def _to_its_worker(self, tensor: Any) -> torch.Tensor:
+        """A tensor that is made here, where the module is."""
+        for part in (*self.module.parameters(), *self.module.buffers()):
+            if type(part) is Wrapper and part.child.at_function_level:
+                remote: torch.Tensor = tensor.send(part.child.location)
+                return remote
+        return _going_along(tensor)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SentForward:
         return SentForward(memo[id(self.module)])

@@ -8,7 +8,6 @@ all of it, and nothing is done before an error is about to end a program or a ce
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import functools
 import os
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Final
 
-from syft.callers import SYFT, TORCH
+from syft.callers import SYFT, TORCH, running_shell
 from syft.exceptions import SyftError
 from syft.hooks.ledger import Ledger
 
@@ -203,7 +202,7 @@ def shorten_tracebacks(ledger: Ledger) -> None:
     >>> sys.excepthook is sys.__excepthook__, ledger.undo(), sys.excepthook is sys.__excepthook__
     (False, None, True)
     """
-    shell = _running_shell()
+    shell = running_shell()
     if shell is not None and not shell.custom_exceptions:
         shell.set_custom_exc(_IN_NOTEBOOKS, _show_in_shell)
         handler = shell.CustomTB
@@ -229,9 +228,3 @@ def _show_in_shell(
         shell.showtraceback(
             (kind, error, error.__traceback__), tb_offset=tb_offset, running_compiled_code=True
         )
-
-
-def _running_shell() -> Any:
-    """IPython's shell, if this runs in one: it adds a function that says so to Python's own."""
-    ask = getattr(builtins, "get_ipython", None)
-    return None if ask is None else ask()

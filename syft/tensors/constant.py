@@ -204,26 +204,59 @@ register_packer(ConstantTensor, _pack)
 class MakingConstants(TorchFunctionMode):
     """A mode in which tensors that are made of nothing but numbers are changed by ``made``.
 
+    What is to be on a device that only a worker has is made here on the CPU, and ``sent`` takes it
+    to the worker.
+
     >>> with MakingConstants(lambda tensor: ConstantTensor().on(tensor)):
     ...     ones, loaded = torch.ones(2), torch.tensor(np.ones(2))
     >>> ones, loaded
     ((Wrapper)>ConstantTensor>tensor([1., 1.]), tensor([1., 1.], dtype=torch.float64))
     """
 
-    def __init__(self, made: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(
+        self,
+        made: Callable[[torch.Tensor], torch.Tensor],
+        sent: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
         super().__init__()
-        self.made = made
+        self.made, self.sent = made, sent
 
     def __torch_function__(
         self, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func not in MAKERS or type(result) is not torch.Tensor or RECORDING.get() is not None:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.to and self.sent is not None and _is_constant(args[0]):
+            return self._moved(args[0], args[1:], kwargs)
+        if func not in MAKERS or RECORDING.get() is not None:
+            return func(*args, **kwargs)
+        device = kwargs.get("device")
+        elsewhere = self.sent is not None and device is not None and not _is_here(device)
+        result = func(*args, **{**kwargs, "device": None} if elsewhere else kwargs)
+        if type(result) is not torch.Tensor or any(map(_holds_data, leaves((args, kwargs)))):
             return result
-        if any(map(_holds_data, leaves((args, kwargs)))):
-            return result
+        if elsewhere and self.sent is not None:
+            return self.sent(result).to(device)
         made_by_library = sys._getframe(1).f_code.co_filename.startswith(_LIBRARIES)
         return result if made_by_library else self.made(result)
+
+    def _moved(self, constant: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """``constant.to(...)``, at the worker if only that has the device."""
+        devices = [one for one in (*args, *kwargs.values()) if isinstance(one, _NAMES_A_DEVICE)]
+        if self.sent is not None and not all(map(_is_here, devices)):
+            constant = self.sent(_as_tensor(constant))
+        return constant.to(*args, **kwargs)
+
+
+_NAMES_A_DEVICE: Final = (torch.device, str)
+
+
+def _is_here(device: Any) -> bool:
+    """Whether this process can make tensors on a device."""
+    kind = torch.device(device).type
+    return kind in _EVERYWHERE or torch.get_device_module(kind).is_available()
+
+
+_EVERYWHERE: Final = frozenset(("cpu", "meta"))
 
 
 def _holds_data(value: Any) -> bool:

@@ -12,12 +12,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.distributions import Categorical, Normal
 
 import syft as sy
 from syft.exceptions import DataStaysPut, LocationMismatch
 from syft.hooks.places import SentForward, makes_tensors
-from syft.tensors.constant import ConstantTensor, MakingConstants, _whole_memory_of
+from syft.tensors import constant
+from syft.tensors.constant import MAKERS, ConstantTensor, MakingConstants, _whole_memory_of
 from syft.torch_private import function_modes
 from tests.shells.owner import inspect
 
@@ -462,6 +464,48 @@ def test_tensors_in_containers_go_along_and_come_back(bob: sy.VirtualWorker) -> 
     assert model.scales is scales and model.tables["low"]["deep"] is low
     assert torch.equal(model.tables["written"], plain.tables["written"])
     assert type(model.pair[0]) is torch.Tensor and inspect(bob).objects == {}
+
+
+class OnItsDevice(Layer):
+    """Makes tensors on the device of what it is given."""
+
+    def forward(self, x: Any) -> Any:
+        places = torch.arange(x.shape[1], device=x.device, dtype=x.dtype)
+        mask = torch.ones(x.shape[1]).to(x.device)
+        return self.layer(x) * places + torch.full((3,), 2.0, device=str(x.device)) * mask
+
+
+class Devices(TorchFunctionMode):
+    """Sees on which devices this process makes tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in MAKERS:
+            self.seen.append(str((kwargs or {}).get("device")))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_device_that_only_the_worker_has(
+    bob: sy.VirtualWorker, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    monkeypatch.setattr(constant, "_is_here", lambda device: here or str(device) != "meta")
+    model, x = OnItsDevice().send(bob).to("meta"), torch.randn(2, 3, device="meta").send(bob)
+    with Devices() as devices:
+        out = model(x)
+    assert ("meta" in devices.seen) is here
+    assert (str(out.device), tuple(out.shape)) == ("meta", (2, 3))
+    with sy.at(bob):
+        made = torch.zeros(2, device="meta")
+    assert str(made.device) == "meta" and made.location is bob
+
+
+def test_devices_that_are_here() -> None:
+    assert constant._is_here("cpu") and constant._is_here(torch.device("meta"))
+    assert constant._is_here("cuda:0") is torch.cuda.is_available()
 
 
 def test_the_whole_memory_of_a_constant_is_found_for_every_layout() -> None:

@@ -299,6 +299,22 @@ def test_what_others_told_a_shell_stays(shell: Shell) -> None:
     assert shell.CustomTB is theirs
 
 
+def test_a_cell_of_a_notebook_is_named_by_its_number() -> None:
+    cells = (
+        "import torch, syft as sy; hook = sy.TorchHook(torch); bob = sy.VirtualWorker(hook, id='bob')",
+        "try:\n    torch.ones(2).send(bob) @ torch.ones(3).send(bob)\n"
+        "except RuntimeError as error:\n    print(error.__notes__[0])",
+        "@sy.func2plan(args_shape=[(2,)])\ndef double(x):\n    return x * 2\n"
+        "print(double.program.lines)",
+    )
+    code = (
+        "from IPython.core.interactiveshell import InteractiveShell as Shell\n"
+        f"shell = Shell.instance()\nfor cell in {cells!r}: shell.run_cell(cell, store_history=True)"
+    )
+    shown = run("-c", code)
+    assert "asked for at Cell In[2]:2" in shown and "Cell In[3]:3" in shown
+
+
 def test_outside_a_shell_nothing_is_imported() -> None:
     code = "import torch, sys, syft as sy; sy.TorchHook(torch); print('IPython' in sys.modules)"
     assert run("-c", code).strip() == "False"

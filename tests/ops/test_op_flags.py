@@ -279,9 +279,9 @@ def test_columns_are_true() -> None:
         assert made.shape == x.shape
         assert made.dtype is (x.dtype if kind == "first" else getattr(torch, kind)), NAMES[op]
     for op, value in COLUMNS["index"].items():
-        place, _, name = value.partition(":")
-        if NAMES[op].rpartition(".")[2] not in ("__getitem__", "__setitem__", "where"):
-            assert argument(op, name, range(5), {}) == int(place), NAMES[op]
+        for place, _, name in (one.partition(":") for one in value.split(",")):
+            if NAMES[op].rpartition(".")[2] not in ("__getitem__", "__setitem__", "where"):
+                assert argument(op, name, range(5), {}) == int(place), NAMES[op]
     assert torch.where(condition=x > 0, input=x, other=x).equal(x.where(condition=x > 0, other=x))
     for op in ops_where("dims", "sizes"):
         assert SIZES_DECIDE[NAMES[op].rpartition(".")[2].rstrip("_")](AVAILABLE[NAMES[op]])

@@ -507,7 +507,6 @@ for _name, (_function, _inputs) in FUNCTIONS.items():
         _function,
         *_inputs,
         drawn=_name == "gumbel_softmax",
-        makes=_name == "ctc_tensors",
     )
 
 # --------------------------------------------------------------------------------------- torch.func

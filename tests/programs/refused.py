@@ -15,6 +15,7 @@ from syft.exceptions import (
     OperationError,
     OperationRefused,
     SyftError,
+    UnknownOperation,
     UnsupportedOperation,
 )
 
@@ -34,10 +35,6 @@ class Refusal:
 
 
 TABLE: Final[list[tuple[str, Refusal]]] = [
-    (
-        "loss_cross_entropy_weights_not_sent loss_bce_logits_not_sent",
-        Refusal(POINTERS, LocationMismatch, "lie at", "the weights of the loss were not sent"),
-    ),
     (
         "loss_adaptive_softmax_not_sent",
         Refusal(POINTERS, LocationMismatch, "A parameter of shape", "its layers were not sent"),
@@ -95,6 +92,18 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
     (
         "numpy_array_0d numpy_array numpy_index",
         Refusal(PLANS, CannotRecord, "", "numpy is not recorded"),
+    ),
+    (
+        "scripted",
+        Refusal(POINTERS, UnknownOperation, "a plan of the script", "its calls are C++"),
+    ),
+    (
+        "assigned_buffers",
+        Refusal(PLANS, CannotRecord, "write to it in place", "it is another tensor at each call"),
+    ),
+    (
+        "copied",
+        Refusal(PLANS, CannotRecord, "call copy", "a copy is of a tensor that is there"),
     ),
     (
         "optimizer_radam optimizer_asgd optimizer_adafactor",

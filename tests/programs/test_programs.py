@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import syft as sy
-from tests.programs import by_hand, by_kind  # noqa: F401 (they fill PROGRAMS)
+from tests.programs import by_hand, by_kind, more  # noqa: F401 (they fill PROGRAMS)
 from tests.programs.harness import (
     PROGRAMS,
     WAYS,

@@ -398,7 +398,7 @@ def test_refused_and_unknown_operations(bob: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(bob)
     assert refusal(lambda: x.register_hook(print)) == (
         "OperationRefused: 'torch.Tensor.register_hook' cannot run on another worker: a function "
-        "cannot travel."
+        "cannot travel; call retain_grad() and read .grad after the backward pass."
     )
 
     def mine(x: torch.Tensor) -> Any:

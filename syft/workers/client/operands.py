@@ -5,7 +5,9 @@ process included, is refused with both places named: moving data silently would 
 What does travel: Python values, 0-dimensional tensors (numbers in disguise), small indices and
 masks, the source of ``copy_``, and the tensors torch's own modules make inside their forward: a
 recurrent layer makes its first hidden state, an attention layer a mask, ``torch.masked.mean`` a
-count.  None of these travels if it is written to, or if a gradient would have to come back to it.
+count.  So do the weights of the classes that a loss of torch's has, if they are small: a setting
+of the loss, which nobody sends.  None of these travels if it is written to, or if a gradient would
+have to come back to it.
 
 ``x[torch.randperm(16)[:4]]`` means positions in a tensor that is at another worker.  Integers and
 bools in the place of an index are part of what is asked, as a number or a slice is, and not data
@@ -52,11 +54,10 @@ _DTYPES: Final = frozenset(
 )
 
 _PLACES: Final = {
-    op: (int(place), name)
+    op: [(int(place), name) for place, _, name in (one.partition(":") for one in value.split(","))]
     for op, value in COLUMNS["index"].items()
-    for place, _, name in (value.partition(":"),)
 }
-"""Where the index of an operation stands, and what it is called."""
+"""Where the indices of an operation stand, and what they are called."""
 _TAKES_ARRAYS: Final = frozenset(
     BY_NAME[f"torch.Tensor.{name}"] for name in ("__getitem__", "__setitem__")
 )
@@ -69,11 +70,10 @@ def indices_in(number: int, args: Arguments, kwargs: Keywords) -> list[torch.Ten
     >>> indices_in(number, (x, (index, torch.tensor([0.5]))), {}) == [index]
     True
     """
-    place = _PLACES.get(number)
-    if place is None:
+    places = _PLACES.get(number)
+    if places is None:
         return []
-    position, keyword = place
-    given = args[position : position + 1] or (kwargs.get(keyword),)
+    given = [args[place : place + 1] or (kwargs.get(keyword),) for place, keyword in places]
     tensors = (value for value in leaves(given) if isinstance(value, torch.Tensor))
     return list(filter(is_small_index, tensors))
 
@@ -109,7 +109,8 @@ _MAKERS = tuple(os.path.join(TORCH, folder) + os.sep for folder in ("nn", "maske
 
 
 def made_by_torch(tensor: torch.Tensor) -> bool:
-    """Whether torch's own modules made the tensor, rather than being given it.
+    """Whether torch's own modules made the tensor, rather than being given it; or have it as the
+    weights of a loss, which are a setting.
 
     >>> made_by_torch(torch.ones(2))
     False
@@ -124,7 +125,18 @@ def made_by_torch(tensor: torch.Tensor) -> bool:
         entry, frame = frame, frame.f_back
     if entry is None or not in_maker:
         return False
-    return not any(given is tensor for given in _given(entry))
+    return not any(given is tensor for given in _given(entry)) or _weighs_a_loss(tensor, entry)
+
+
+def _weighs_a_loss(tensor: torch.Tensor, entry: FrameType) -> bool:
+    """Whether a small tensor is a buffer of the loss of torch's that the program calls."""
+    loss = entry.f_locals.get("self")
+    if type(loss).__module__ != _LOSSES or tensor.nbytes > MOST_BYTES:
+        return False
+    return any(tensor is buffer for buffer in vars(loss)["_buffers"].values())
+
+
+_LOSSES: Final = torch.nn.modules.loss.__name__
 
 
 def _passes_on(frame: FrameType) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from syft.callers import SYFT, TORCH
+from syft.callers import SYFT, TORCH, shown_file
 from syft.torch_private import TENSOR_METHODS_FILE
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep
@@ -36,7 +36,7 @@ class SourceLine(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        return f"{self[0]}:{self[1]}"
+        return f"{shown_file(self[0])}:{self[1]}"
 
 
 _new = tuple.__new__  # what SourceLine() calls, without the frame of its __new__
