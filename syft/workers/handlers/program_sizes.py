@@ -308,16 +308,21 @@ def frees_results(program: Program) -> bool:
     """
     known = program.facts.get(_FREES)
     if known is None:
-        freed: set[int] = set()
-        for action in program.actions:
-            used = {slot.index for slot in slots_in((action.args, action.kwargs))}
-            freed -= used
-            if action.op == _BACKWARD and len(action.args) == 1 and not action.kwargs:
-                freed |= used
+        freed = _freed_in(program)
         results = {slot.index for slot in slots_in(program.outputs)}
-        known = all(at in freed or at < program.given for at in results) and bool(freed)
+        known = bool(freed) and max(results - freed, default=-1) < program.given
         program.facts[_FREES] = known
     return bool(known)
+
+
+def _freed_in(program: Program) -> set[int]:
+    """The slots from which a program runs a backward pass that frees, and that it uses no more."""
+    freed: set[int] = set()
+    for action in program.actions:
+        used = {slot.index for slot in slots_in((action.args, action.kwargs))}
+        frees = action.op == _BACKWARD and len(action.args) == 1 and not action.kwargs
+        freed = freed | used if frees else freed - used
+    return freed
 
 
 # ---------------------------------------------------------------------------------------- numbers
