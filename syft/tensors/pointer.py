@@ -282,14 +282,15 @@ def _packed(
     connection: Connection, number: int, args: Arguments, kwargs: Keywords
 ) -> tuple[Any, Keywords | None, list[torch.Tensor]]:
     """The arguments and the keywords as operands, and the data that travels along."""
-    if number in _ON_LISTS:  # which takes fewer bytes
-        args = tuple([list(value) if type(value) is tuple else value for value in args])
     operands = _flat(args, connection)
     if operands is not None and not kwargs:
         return operands, None, []
+    if operands is None and number in _ON_LISTS:  # which takes fewer bytes
+        args = tuple([list(value) if type(value) is tuple else value for value in args])
+        operands = _flat(args, connection)
     values = None if operands is None else _flat(kwargs.values(), connection)
     if values is not None:
-        return operands, dict(zip(kwargs, values, strict=True)), []
+        return operands, dict(zip(kwargs, values, strict=True)) or None, []
     packing = Operands(connection, number)
     return *packing.pack(args, kwargs), packing.packer.buffers
 

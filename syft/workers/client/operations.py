@@ -55,22 +55,6 @@ _EXPECTED = 1 << COUNT_SHIFT
 """The flags of a command whose caller expects one tensor."""
 
 
-def _announced(out: int, expected: Returns | None) -> tuple[int, Any, Collection[int]]:
-    """The flags and the autocast state of a command of this line, and the ids of what it makes."""
-    flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
-    casting = get_default_dtype() is not float32 or any_autocast_enabled()  # as `modes`
-    autocast = autocast_state() if casting else None
-    if not out:
-        return flags, autocast, ()
-    if expected is ONE_TENSOR:
-        return flags | _EXPECTED, autocast, (out,)
-    if expected is None:
-        return flags, autocast, (out,)
-    flags |= expected.count << COUNT_SHIFT
-    flags |= 0 if expected.container is None else IN_CONTAINER
-    return flags, autocast, range(out, out + max(1, expected.count))
-
-
 class Operations:
     """The torch operations that a connection has run at the other end."""
 
@@ -157,7 +141,7 @@ class Operations:
                 held = self._hold(op, args, kwargs, out, buffers, expected)
                 if held is not NOT_HELD:
                     return held
-            flags, autocast, made = _announced(out, expected)
+            flags, autocast, made = self._announced(out, expected)
             facts, requests, garbage = self._facts, self._requests, self._garbage
             if facts.active or op in CHANGING or kwargs and "out" in kwargs:
                 facts.note(op, args, kwargs, out, expected, autocast)
@@ -167,7 +151,32 @@ class Operations:
             drop = garbage.take() if garbage.ids else ()
             message = Command(seq, op, args, out, flags, drop, kwargs, autocast, failures)
             frame = Frame(encode(message), buffers)
-            return requests.send(seq, frame, answered, drop, None, made)
+            exchange = requests.exchange  # as `Requests.send`
+            if exchange is None:
+                return requests.carry(seq, frame, answered, drop, None, made)
+            answer = exchange(frame)
+            if answer.done == seq:
+                return STORED
+            return requests.received(seq, frame, answer, answered, drop, None, made)
+
+    def _announced(self, out: int, expected: Returns | None) -> tuple[int, Any, Collection[int]]:
+        """The flags and the autocast state of a command of this line, and the ids of what it makes.
+
+        The other end is told for whom it is.
+        """
+        if self._core.serving is not None or self._owner.user is not self._requests.user:
+            self._requests.check_user()
+        flags = GRAD_MODE if is_grad_enabled() else mode_without_grad()
+        casting = get_default_dtype() is not float32 or any_autocast_enabled()  # as `modes`
+        autocast = autocast_state() if casting else None
+        if not out:
+            return flags, autocast, ()
+        if expected is ONE_TENSOR:
+            return flags | _EXPECTED, autocast, (out,)
+        if expected is None:
+            return flags, autocast, (out,)
+        flags |= expected.count << COUNT_SHIFT | IN_CONTAINER * (expected.container is not None)
+        return flags, autocast, range(out, out + max(1, expected.count))
 
     def exchanged(self, seq: int, header: bytes, drop: tuple[int, ...], out: int) -> Any:
         """What :meth:`make` returns of a command that is written already,

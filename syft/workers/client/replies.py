@@ -162,18 +162,19 @@ class Replies:
             return
         if kind is Failure:
             self.count_failure()
-        if seq == -1 and kind is Failure:  # a request that the other end could not read
-            seq = self._oldest_unanswered()
-        pending = self.pending.pop(seq, None)
+        pending = self._answered(seq, unread=seq == -1 and kind is Failure)
         if pending is None:
-            if seq != -1 or kind is not Failure:
-                return
-            pending = Pending()
+            return
         if kind is Value and type(pending) is OpenPromise:
             reply = Failure(seq, cast(Value, reply).value)
         pending.reply, pending.frame = reply, frame
         if kind in _NOTED:
             _NOTED[kind](self, pending)
+
+    def _answered(self, seq: int, unread: bool) -> Pending | None:
+        """The request of that number, or the one that the other end could not read."""
+        pending = self.pending.pop(self._oldest_unanswered() if unread else seq, None)
+        return Pending() if unread and pending is None else pending
 
     def _note_failure(self, pending: Pending) -> None:
         """Keep a failure until somebody sees it, and forget what the other end may not know now."""

@@ -268,6 +268,28 @@ def test_a_group_takes_the_operations_of_its_own_thread(hook: sy.TorchHook) -> N
     assert (held, sent, computed) == (4.0, 1, 6.0)
 
 
+def test_what_a_group_uses_is_not_dropped_by_another_thread(hook: sy.TorchHook) -> None:
+    """Its last pointer is gone, and a request of another thread takes such ids along."""
+    bob = sy.VirtualWorker(hook, id="bob")
+    used, other = [torch.ones(2).send(bob)], torch.ones(2).send(bob)
+    opened, done = threading.Event(), threading.Event()
+
+    def holds() -> float:
+        with bob.group():
+            y = used.pop() * 2
+            opened.set()
+            done.wait(_WITHIN)
+        return float(y.sum().get())
+
+    def goes_on() -> float:
+        opened.wait(_WITHIN)
+        value = float((other + 1).sum().get())
+        done.set()
+        return value
+
+    assert at_once(holds, goes_on) == [4.0, 4.0]
+
+
 @pytest.mark.parametrize("pipelined", [False, True], ids=["immediate", "queued"])
 def test_what_a_group_of_another_thread_holds_is_sent_when_it_is_used(
     hook: sy.TorchHook, pipelined: bool
