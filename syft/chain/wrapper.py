@@ -170,9 +170,14 @@ class Wrapper(ChosenMethods, torch.Tensor):
     # ------------------------------------------------------------------------------------- copies
 
     def __copy__(self) -> torch.Tensor:
-        duplicate: torch.Tensor = (
-            wrap(self.child) if self.child.at_function_level else self.view_as(self)
-        )
+        """Another tensor over the same memory: a leaf of its own if it requires grad."""
+        duplicate: torch.Tensor
+        if not self.child.at_function_level:
+            duplicate = self.view_as(self)
+        elif self.child.remote_links() and self.requires_grad:
+            duplicate = self.detach().requires_grad_()
+        else:
+            duplicate = wrap(self.child)
         _keep_parameterness(self, duplicate)
         return duplicate
 

@@ -80,12 +80,7 @@ class _OnShares:
             lengths = ", ".join(str(len(one)) for one in lists)
             raise UnusableSetting("the lists of fit", "one pointer of each owner each", lengths)
         for row in zip(*lists, strict=True):
-            places = tuple(map(place_of, row))
-            if len(set(places)) != 1 or not first_link(row[0]).remote_links():
-                raise LocationMismatch("the rows of one owner", places)
-            if len({len(one) for one in row}) != 1:
-                sizes = ", ".join(str(len(one)) for one in row)
-                raise UnusableSetting(f"what {places[0]} has", "as many rows in each list", sizes)
+            _check_one_owner(row)
         rows = sum(map(len, lists[0]))
         if rows <= coefficients:
             expected = f"more than {coefficients}, one for each coefficient"
@@ -227,6 +222,16 @@ class DASH(_OnShares):
         self._check_fitted()
         rows = zip(self.coef, self.se_coef, self.pvalue, strict=True)
         _print("DASH Results", [(f"coef{n}", *row) for n, row in enumerate(rows, start=1)])
+
+
+def _check_one_owner(row: Sequence[torch.Tensor]) -> None:
+    """Raise unless these are pointers to as many rows of one owner."""
+    places = tuple(map(place_of, row))
+    if len(set(places)) != 1 or not first_link(row[0]).remote_links():
+        raise LocationMismatch("the rows of one owner", places)
+    if len({len(one) for one in row}) != 1:
+        sizes = ", ".join(str(len(one)) for one in row)
+        raise UnusableSetting(f"what {places[0]} has", "as many rows in each list", sizes)
 
 
 def _opened(shared: torch.Tensor) -> torch.Tensor:

@@ -196,8 +196,8 @@ def test_wrong_parties(alice, bob, carol):
             x.share(*workers, crypto_provider=provider)
     with pytest.raises(UnknownWorker):
         x.share("alice", "eve")
-    with pytest.raises(NotShareable, match="protocol 'fss'"):
-        x.share(alice, bob, protocol="fss")
+    with pytest.raises(NotShareable, match="protocol 'securenn'"):
+        x.share(alice, bob, protocol="securenn")
     for secret in (x, torch.ones(1).send(alice), nn.Linear(1, 1)):
         with pytest.raises(NotShareable, match="protocol 'paillier'"):
             secret.encrypt("paillier", crypto_provider=carol)

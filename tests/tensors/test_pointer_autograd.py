@@ -215,3 +215,30 @@ def test_a_move_to_the_same_place_may_set_requires_grad(bob: sy.VirtualWorker) -
     x = torch.ones(1).send(bob)
     assert x.move(bob, requires_grad=True) is x
     assert x.requires_grad
+
+
+COPIED: dict[str, Any] = {
+    "leaf": lambda x: x,
+    "parameter": lambda x: nn.Parameter(x.detach()),
+    "result": lambda x: x * 2,
+    "without gradients": lambda x: x.detach(),
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_a_shallow_copy_is_a_leaf_of_its_own_as_in_torch(bob: sy.VirtualWorker, name: str) -> None:
+    def run(x: torch.Tensor) -> tuple[list[Any], list[torch.Tensor]]:
+        original = COPIED[name](x.requires_grad_())
+        duplicate = copy.copy(original)
+        gradients = []
+        if duplicate.requires_grad:
+            (duplicate * 3).sum().backward()
+            gradients = [duplicate.grad]
+        with torch.no_grad():
+            duplicate.mul_(2)  # the memory is one
+        facts = [duplicate.is_leaf, isinstance(duplicate, nn.Parameter), x.grad is None]
+        return facts, [*gradients, original.detach(), duplicate.detach()]
+
+    (facts, expected), (found, pointers) = run(torch.ones(2)), run(torch.ones(2).send(bob))
+    assert facts == found
+    assert [one.tolist() for one in expected] == [one.copy().get().tolist() for one in pointers]

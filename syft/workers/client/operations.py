@@ -307,7 +307,7 @@ class Operations:
         made_here = expected if out else None
         if group is not None and expected is not None:
             made = group.hold(op, args, kwargs, made_here, buffers, modes())
-            if made is not NOT_HELD and (self._facts.active or self._facts.changes(op, kwargs)):
+            if made is not NOT_HELD:
                 self._note_held(op, args, kwargs, made)
             return made
         self._groups.send()
@@ -321,6 +321,8 @@ class Operations:
         self, op: int, args: tuple[Any, ...], kwargs: dict[str, Any] | None, made: Held
     ) -> None:
         """Note a command that a group holds, which chose the ids of its results."""
+        if not (self._facts.active or self._facts.changes(op, kwargs)):
+            return
         out = made[0].child.id_at_location if made else 0
         expected = Returns(None, (True,) * len(made))
         self._facts.note(op, args, kwargs, out, expected, modes()[1])

@@ -163,13 +163,11 @@ class Replies:
         if kind is Failure:
             self.count_failure()
         pending = self._answered(seq, unread=seq == -1 and kind is Failure)
-        if pending is None:
-            return
-        if kind is Value and type(pending) is OpenPromise:
-            reply = Failure(seq, cast(Value, reply).value)
-        pending.reply, pending.frame = reply, frame
-        if kind in _NOTED:
-            _NOTED[kind](self, pending)
+        if pending is not None:
+            if kind is Value and type(pending) is OpenPromise:
+                reply = Failure(seq, cast(Value, reply).value)
+            pending.reply, pending.frame = reply, frame
+            _NOTED.get(kind, _ignored)(self, pending)
 
     def _answered(self, seq: int, unread: bool) -> Pending | None:
         """The request of that number, or the one that the other end could not read."""
@@ -351,6 +349,10 @@ class Replies:
         moved = self.transport.advance(block=False)
         self.read()
         return moved
+
+
+def _ignored(replies: Replies, pending: Pending) -> None:
+    """Nothing more is to be noted of a request that was answered."""
 
 
 _NOTED: Final[dict[type[Reply], Callable[[Replies, Pending], None]]] = {
