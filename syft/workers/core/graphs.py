@@ -34,7 +34,7 @@ from syft.workers.core.peer_limits import Account
 from syft.workers.execution.kept_memory import (
     Kept,
     beginnings,
-    foreseen,
+    outcome_of,
     has_graph,
     memory_of,
     predicted,
@@ -257,7 +257,7 @@ class Graphs:
         begun = beginnings(inputs)
         if not any(start is not None for start in begun):
             return None
-        outcome = None if function is None else foreseen(function, args, kwargs, inputs)
+        outcome = None if function is None else outcome_of(function, args, kwargs, inputs)
         return Coming(named, inputs, begun, outcome)
 
     def made(self, coming: Coming, results: Mapping[int, Any]) -> None:

@@ -80,7 +80,7 @@ def beginnings(inputs: Iterable[torch.Tensor]) -> list[torch.Tensor | None]:
     return [recorded_of(tensor) if is_recorded(tensor) else None for tensor in inputs]
 
 
-def foreseen(
+def outcome_of(
     function: Function, args: Sequence[Any], kwargs: dict[str, Any], inputs: Sequence[torch.Tensor]
 ) -> Outcome | None:
     """What a call will do, by what everybody may know of its operands; None if that is not enough.
@@ -88,7 +88,7 @@ def foreseen(
     It is asked of what stands for them: where they lie in memory, and what they are views of, says
     nothing of what is saved.
 
-    >>> x = torch.ones(2, requires_grad=True); foreseen(torch.exp, (x,), {}, [x]).saved.results
+    >>> x = torch.ones(2, requires_grad=True); outcome_of(torch.exp, (x,), {}, [x]).saved.results
     True
     """
     if not all(map(_may_stand, inputs)):
@@ -126,7 +126,7 @@ def predicted(
     """What the graph of results keeps by the prediction of a call, all of whose tensors ``inputs``
     are; as much as it may be without one.
 
-    >>> x = torch.ones(2, requires_grad=True); outcome = foreseen(torch.exp, (x,), {}, [x])
+    >>> x = torch.ones(2, requires_grad=True); outcome = outcome_of(torch.exp, (x,), {}, [x])
     >>> y = x.exp(); kept = predicted(outcome, [y], [x]); y.untyped_storage()._cdata in kept.memory
     True
     """

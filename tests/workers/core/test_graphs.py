@@ -18,7 +18,7 @@ from syft.workers.core.graphs import Coming, Graphs
 from syft.workers.core.peer_limits import Account
 from syft.workers.execution.kept_memory import (
     Kept,
-    foreseen,
+    outcome_of,
     has_graph,
     memory_of,
     predicted,
@@ -73,7 +73,7 @@ def kept_by_call(case: Case, sample: Any) -> tuple[int, int] | None:
     graph, or one of other layouts."""
     args = sample.input, *sample.args
     inputs = [*{id(one): one for one in every_tensor(args, sample.kwargs)}.values()]
-    outcome = foreseen(case.op.op, args, sample.kwargs, inputs)
+    outcome = outcome_of(case.op.op, args, sample.kwargs, inputs)
     packed: dict[int, torch.UntypedStorage] = {}
     with packing(packed):
         result = case.op.op(*args, **sample.kwargs)
