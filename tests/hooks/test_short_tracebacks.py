@@ -301,7 +301,7 @@ def test_what_others_told_a_shell_stays(shell: Shell) -> None:
 
 def test_a_cell_of_a_notebook_is_named_by_its_number() -> None:
     cells = (
-        "import torch, syft as sy; hook = sy.TorchHook(torch); bob = sy.VirtualWorker(hook, id='bob')",
+        "import torch, syft as sy\nbob = sy.VirtualWorker(sy.TorchHook(torch), id='bob')",
         "try:\n    torch.ones(2).send(bob) @ torch.ones(3).send(bob)\n"
         "except RuntimeError as error:\n    print(error.__notes__[0])",
         "@sy.func2plan(args_shape=[(2,)])\ndef double(x):\n    return x * 2\n"
