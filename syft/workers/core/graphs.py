@@ -157,8 +157,8 @@ class Graphs:
     >>> ann, x = Account(), torch.ones(1000, requires_grad=True)
     >>> objects = {5: x, 6: x.exp()}
     >>> graphs = Graphs(CountedMemory(), objects, 0, lambda more=0: ann)
-    >>> graphs.made(graphs.coming({5: x}, (x,), {}), {6: objects[6]}); ann.bytes
-    9200
+    >>> graphs.made(graphs.coming({5: x}, (x,), {}, torch.exp), {6: objects[6]}); ann.bytes
+    8600
     >>> del objects[6]; graphs.drop([6]); graphs.drop([5]); ann.bytes
     0
     """

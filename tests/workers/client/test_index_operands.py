@@ -44,6 +44,9 @@ CALLS: dict[str, Call] = {
     "masked_select": lambda f, x, s: f(x, mask=MASK),
     "masked_fill": lambda f, x, s: f(x, MASK, 7.0),
     "masked_scatter": lambda f, x, s: f(x, MASK, s(SOURCE)),
+    "ctc_loss": lambda f, x, s: f(
+        x[:, None].log_softmax(2), s(torch.tensor([[1, 2]])), torch.tensor([3]), torch.tensor([2])
+    ),
 }
 WHERE: dict[str, Call] = {
     "torch.where": lambda f, x, s: f(MASK, x, s(SOURCE)),
