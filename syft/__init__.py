@@ -2,6 +2,7 @@
 
 import gc as _gc
 import typing as _typing
+from typing import TYPE_CHECKING
 from types import ModuleType as _ModuleType
 
 from syft.collector_pause import CollectorPause as _CollectorPause
@@ -60,7 +61,7 @@ from syft.tensors.pointer import PointerTensor as PointerTensor
 from syft.version import VERSION as __version__
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 
-if _typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     from syft.federated.least_squares import DASH as DASH
     from syft.federated.least_squares import EncryptedLinearRegression as EncryptedLinearRegression
     from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
@@ -68,6 +69,7 @@ if _typing.TYPE_CHECKING:
     from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
     from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
 
+del TYPE_CHECKING
 _explain_renamed_modules(lambda name: globals().get(name) or __getattr__(name))
 _pause = None  # ends the pause
 

@@ -209,8 +209,11 @@ _MOVED: Final = {
 }
 """For each module whose names are names of the package now: these."""
 
-_ABOVE: Final = {above for name in _MOVED for above in _packages_of(name)}
-"""The packages in which modules with such names lay."""
+_ABOVE: Final = {above for name in _MOVED for above in _packages_of(name)} - {
+    "syft.federated",
+    "syft.workers",
+}
+"""The packages in which modules with such names lay, and which are there no more."""
 
 
 _ModuleSpec: Any = type(__spec__)

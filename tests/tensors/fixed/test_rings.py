@@ -214,6 +214,7 @@ def test_the_refusals_name_what_to_use(ring):
         lambda: x.lgamma(): "get() the tensor first",
         lambda: x[0].item(): "get it first",
         lambda: (x > 0) * 0.5: FIX_FIRST,
+        lambda: (x > 0).to(torch.int32): FIX_FIRST,
         lambda: x**0.3: "exp(exponent * log(x))",
         lambda: float_precision(x): "private (blind integers); get() it first",
     }

@@ -100,7 +100,7 @@ def test_what_is_charged_is_what_torch_saves(case: Case) -> None:
         if found is not None:
             saved, counted = found
             assert saved <= counted + 512 or case.name in VALUE_SIZED, sample
-            assert counted <= 2 * saved + 1024, sample
+            assert counted <= 2 * saved + 2048, sample  # and what small samples keep besides
 
 
 LOOPS: dict[str, Callable[[Any, Any], Any]] = {

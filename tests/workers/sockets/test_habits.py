@@ -399,7 +399,11 @@ def test_a_worker_has_a_host_and_a_port_unless_it_is_at_a_unix_socket(
         eve.close()
 
 
-def test_addresses_that_are_none(hook: sy.TorchHook) -> None:
+def late(*about: Any) -> None:
+    raise TimeoutError("timed out")
+
+
+def test_addresses_that_are_none(hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("", "dan", "ws://dan", "http://dan:80", "ws://dan:x", "wss://dan:1/path"):
         with pytest.raises(WrongAddress):
             sy.connect(address)
@@ -407,6 +411,12 @@ def test_addresses_that_are_none(hook: sy.TorchHook) -> None:
         sy.connect("ws://127.0.0.1:1")
     with pytest.raises(FileNotFoundError, match="answers at unix:///nowhere.*syft doctor"):
         sy.connect("unix:///nowhere")
+    with monkeypatch.context() as patched:
+        patched.setattr("socket.create_connection", late)
+        with pytest.raises(
+            TimeoutError, match=r"timed out \(no worker answers at ws://127.0.0.1:1"
+        ):
+            sy.connect("ws://127.0.0.1:1")
     hook.close()
     with pytest.raises(HookError):
         sy.connect("ws://127.0.0.1:1")
