@@ -11,8 +11,11 @@ import torch
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage, ObjectNotFound
 from syft.ops.table import BY_NAME
+from syft.serde.frame import Frame
+from syft.tensors.logging import LoggingTensor
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.handlers.commands import _answer
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import (
@@ -164,3 +167,23 @@ def test_questions_in_other_forms_are_answered_or_refused_the_general_way(
     ):
         assert error_in(ask(core, other)), other
     assert list(core.store.objects) == [5]
+
+
+@pytest.mark.parametrize(
+    "args, out",
+    [
+        ([[REF, 5], 1], 9),  # too much
+        ([[REF, 5]], 5),  # an id that is taken
+        ([[REF, 7]], 9),  # not there
+        ([[REF, 6]], 9),  # a chain
+    ],
+)
+def test_questions_that_are_not_usual_go_the_general_way(
+    core: WorkerCore, args: list[Any], out: int
+) -> None:
+    core.store.put(6, LoggingTensor().on(torch.ones(2)))
+    number = BY_NAME["torch.Tensor.requires_grad.__get__"]
+    usual = Command(1, number, ([REF, 5],), 9, GRAD_MODE, (), {})
+    assert _answer(core, usual, Frame(b"", []), ME) == Value(1, False)
+    other = Command(1, number, tuple(args), out, GRAD_MODE, (), {})
+    assert _answer(core, other, Frame(b"", []), ME) is None
