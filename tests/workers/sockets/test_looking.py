@@ -14,7 +14,8 @@ from syft.workers.sockets.readiness import give_way, look
 from syft.workers.sockets.streams import PlainStream
 
 
-def test_it_ends_with_what_is_found() -> None:
+def test_it_ends_with_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syft.workers.sockets.readiness.MOMENT", 60)
     found = iter(["", "", "something", "more"])
     yielded: list[None] = []
     assert look(lambda: next(found), lambda: yielded.append(None)) == "something"
