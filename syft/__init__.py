@@ -2,8 +2,8 @@
 
 import gc as _gc
 import typing as _typing
-from typing import TYPE_CHECKING
 from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING
 
 from syft.collector_pause import CollectorPause as _CollectorPause
 

@@ -1,12 +1,15 @@
 """Linear regression on rows of several owners, solved on shares: nobody sees a row, or the sums.
 
 Each owner's worker computes the sums of products of its own columns, with plain torch, and splits
-them among two parties.  These add the shares and solve the equations on them.  Coefficients and
-their standard errors are opened; nothing else is.  The number of rows costs nothing beyond the
-owners' own sums.
+them among two parties.  These add the shares and solve the equations on them.  What is opened are
+coefficients, their standard errors, and how many of the comparisons below fail.  The number of rows
+costs nothing beyond the owners' own sums.
 
-The error of a coefficient is that of solving on a grid (``docs/fixed_precision.md``): columns whose
-numbers are near 1, and not nearly the same as others, are best.
+The error of a coefficient is that of solving on a grid (``docs/fixed_precision.md``).  For columns
+that are too small or too large for it, or nearly sums of others, the solution would be any numbers.
+So it is compared, on shares, whether means of squares are from 2^-8 to 2^10, and whether an inverse
+is one.  If not, nothing else is opened, and ``fit`` raises.  A standard error that the grid cannot
+tell, as that of a line through all points, is NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ from syft.chain.wrapper import first_link, place_of
 from syft.exceptions import LocationMismatch, UnusableSetting
 
 _BITS = 20
-"""The default of bits after the point: two more digits than tensors get otherwise."""
+"""The default of bits after the point: four more than tensors get otherwise."""
+_LEAST, _MOST = 2.0**-8, 2.0**10
+"""Means of squares that are neither lost on the grid nor beyond what products hold there."""
+_OFF = 2.0**-6
+"""How far a product with the inverse may be off."""
+_TOLD = 64
+"""The steps of the grid from which on the square of an error is told, to about a hundredth."""
+_AT_ONCE = 1 << 22
 _ALMOST_NORMAL = 100_000
 """From this many degrees of freedom on, Student's distribution is taken for the normal one."""
 
@@ -29,7 +39,8 @@ _ALMOST_NORMAL = 100_000
 def two_sided_p(t: torch.Tensor, freedom: int) -> torch.Tensor:
     """The probability that Student's t is further from zero than this, in float64.
 
-    Source: Abramowitz and Stegun, 26.7.3 and 26.7.4: a sum of ``freedom / 2`` terms.
+    It is right to some 1e-14, so what is smaller is 0 or that.  Source: Abramowitz and Stegun,
+    26.7.3 and 26.7.4: a sum of ``freedom / 2`` terms.
 
     >>> two_sided_p(torch.tensor([0.0, 2.2281, 1.9600]), 10)[:2]
     tensor([1.0000, 0.0500], dtype=torch.float64)
@@ -44,7 +55,9 @@ def two_sided_p(t: torch.Tensor, freedom: int) -> torch.Tensor:
     powers = torch.arange(odd, max(freedom - 1, odd), 2, dtype=torch.float64)
     factors = torch.ones_like(powers)
     factors[1:] = ((powers[:-1] + 1) / (powers[:-1] + 2)).cumprod(0)
-    within = torch.sin(angle) * (factors * torch.cos(angle)[..., None] ** powers).sum(-1)
+    parts = torch.split(torch.cos(angle).flatten(), max(1, _AT_ONCE // max(1, len(powers))))
+    sums = torch.cat([(factors * part[:, None] ** powers).sum(-1) for part in parts])
+    within = torch.sin(angle) * sums.view(angle.shape)
     return (1 - (2 / math.pi * (angle + within) if odd else within)).clamp(0, 1)
 
 
@@ -88,8 +101,11 @@ class _OnShares:
         self.rows, self.freedom = rows, rows - coefficients
 
     def _errors(self, squares: torch.Tensor) -> torch.Tensor:
-        """The standard errors of coefficients, of what they are the squares of but for a factor."""
-        return (_opened(squares).clamp(min=0) / self.freedom).sqrt()
+        """The standard errors of coefficients, of what they are the squares of but for a factor;
+        NaN for those that the grid cannot tell."""
+        found = _opened(squares)
+        told = found >= _TOLD / 2**self.precision_fractional
+        return torch.where(told, found / self.freedom, math.nan).sqrt()
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "coef"):
@@ -126,13 +142,15 @@ class EncryptedLinearRegression(_OnShares):
         """Solve for the coefficients: ``X_ptrs[i]`` (rows, columns) and ``y_ptrs[i]`` (rows, or
         rows and 1) are pointers to what one owner has.
 
-        Raises :class:`~syft.exceptions.UnusableSetting` for lists or rows that do not fit together,
-        and :class:`~syft.exceptions.LocationMismatch` for rows that are not at one owner.
+        Raises :class:`~syft.exceptions.UnusableSetting` for lists or rows that do not fit together
+        and for columns that cannot be solved for on the grid, and
+        :class:`~syft.exceptions.LocationMismatch` for rows that are not at one owner.
         """
         columns = X_ptrs[0].shape[1] + self.fit_intercept if X_ptrs else 0
         self._count([X_ptrs, y_ptrs], columns)
         xx, xy, yy = self._sums([self._own(*pair) for pair in zip(X_ptrs, y_ptrs, strict=True)])
         w, inverse = torch.linalg.solve(xx, xy).view(-1), torch.linalg.inv(xx)
+        _check_inverse(xx, inverse, yy.view(-1))
         squares = (yy - w.view(1, -1) @ xy).view(()) * inverse.diagonal()
         values, errors = _opened(w), self._errors(squares)
         p = two_sided_p(values / errors, self.freedom).float()
@@ -197,18 +215,25 @@ class DASH(_OnShares):
     ) -> None:
         """Solve for one coefficient of each column of ``X_ptrs`` beside those of ``C_ptrs``, in
         which a column of ones stands for an intercept; otherwise as
-        :meth:`EncryptedLinearRegression.fit`."""
+        :meth:`EncryptedLinearRegression.fit`.
+
+        A column that is too small for the grid, or nearly a sum of covariates, gets NaN."""
         covariates = C_ptrs[0].shape[1] if C_ptrs else 0
         self._count([X_ptrs, C_ptrs, y_ptrs], covariates + 1)
         lists = zip(X_ptrs, C_ptrs, y_ptrs, strict=True)
         cc, cx, cy, xx, xy, yy = self._sums([self._own(*row) for row in lists])
-        solved = torch.linalg.solve(cc, torch.cat([cx, cy], dim=1))
+        right = torch.cat([cx, cy], dim=1)
+        inverse = torch.linalg.inv(cc)
+        _check_inverse(cc, inverse, torch.cat([xx, yy.view(-1)]))
+        solved = inverse @ right
         of_x, of_y = solved[:, :-1], solved[:, -1:]
         left_xx, left_xy = xx - (cx * of_x).sum(0), xy - (cx * of_y).sum(0)
         left_yy = (yy - (cy * of_y).sum()).view(())
         coef = left_xy / left_xx
         squares = (left_yy - coef * left_xy) / left_xx
-        self.coef, self.se_coef = _opened(coef), self._errors(squares)
+        sure = (left_xx >= _LEAST).get().bool()
+        self.coef = torch.where(sure, _opened(coef), math.nan)
+        self.se_coef = torch.where(sure, self._errors(squares), math.nan)
         self.pvalue = two_sided_p(self.coef / self.se_coef, self.freedom).float()
 
     def _own(self, x: torch.Tensor, c: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
@@ -232,6 +257,17 @@ def _check_one_owner(row: Sequence[torch.Tensor]) -> None:
     if len({len(one) for one in row}) != 1:
         sizes = ", ".join(str(len(one)) for one in row)
         raise UnusableSetting(f"what {places[0]} has", "as many rows in each list", sizes)
+
+
+def _check_inverse(matrix: torch.Tensor, inverse: torch.Tensor, others: torch.Tensor) -> None:
+    """Raise unless one is nearly the inverse of the other, of means of squares that the grid can
+    hold: those of the matrix, and ``others``."""
+    squares = matrix.diagonal()
+    off = ((matrix @ inverse - torch.eye(len(matrix))).abs() > _OFF).sum()
+    wrong = off + (squares < _LEAST).sum() + (squares > _MOST).sum() + (others > _MOST).sum()
+    if wrong.get():  # type: ignore[attr-defined]
+        what = "of numbers near 1, and none nearly a sum of others"
+        raise UnusableSetting("each column, and the target,", what, "what the grid cannot solve")
 
 
 def _opened(shared: torch.Tensor) -> torch.Tensor:

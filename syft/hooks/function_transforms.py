@@ -5,7 +5,7 @@ Torch wraps operands for such a transform below all subclasses, where no link an
 what is done with them.  So each is computed by means that can travel.  A derivative is
 one of autograd, which runs at the worker.  The derivative in a direction is that of the backward
 pass, which is linear in the gradient that it starts from.  ``vmap`` calls its function once for
-each row; with ``randomness="same"`` it is refused.
+each row; with ``randomness="same"`` it is refused, and by default what draws random numbers is.
 
 A derivative has a graph if what it is computed from has one: the arguments, and whatever the
 function uses besides them.  :class:`_Uses` sees the latter.
@@ -13,6 +13,7 @@ function uses besides them.  :class:`_Uses` sees the latter.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -24,8 +25,10 @@ from torch.overrides import TorchFunctionMode
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnsupportedOperation
 from syft.hooks.ledger import Ledger
+from syft.ops.calls import argument, has_parameter
 from syft.ops.control import RECORDING
 from syft.ops.nested import Arguments, Keywords, every_tensor, leaves
+from syft.ops.table import FLAGS, NAMES, NUMBERS, RANDOM
 from syft.torch_private import (
     batched_inputs,
     function_transforms,
@@ -251,12 +254,42 @@ def _vmap(
         [value] * count if dim is None else _rows(value, dim)
         for value, dim in zip(flat, dims, strict=True)
     ]
-    results = [function(*tree_unflatten(list(row), spec), **kwargs) for row in zip(*rows)]
+    with _NoDraws() if randomness == "error" else contextlib.nullcontext():
+        results = [function(*tree_unflatten(list(row), spec), **kwargs) for row in zip(*rows)]
     flat_results = [tree_flatten(result) for result in results]
     out_spec = flat_results[0][1]
     columns = zip(*[values for values, _ in flat_results], strict=True)
     places: Any = spread(out_dims, out_spec)
     return tree_unflatten(list(map(_stacked, columns, places)), out_spec)
+
+
+class _NoDraws(TorchFunctionMode):
+    """Refuses what draws random numbers, as torch's own ``vmap`` does unless it is told how."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        number = NUMBERS.get(func)
+        if number is not None and FLAGS[number] & RANDOM and _draws(number, args, kwargs):
+            instead = "say randomness='different', or draw before, outside"
+            raise UnsupportedOperation(NAMES[number], "vmap(randomness='error')", instead)
+        return func(*args, **kwargs)
+
+
+def _draws(number: int, args: Arguments, kwargs: Keywords) -> bool:
+    """Whether an operation that can draw random numbers does, which those that drop may not."""
+    for name in ("training", "train"):
+        if argument(number, name, args, kwargs) is False:
+            return False
+    for name in ("p", "dropout", "dropout_p"):
+        share = argument(number, name, args, kwargs)
+        if type(share) in (int, float) and not share:
+            return False
+    unsaid = (
+        has_parameter(number, "dropout_p") and argument(number, "dropout_p", args, kwargs) is None
+    )
+    return not unsaid  # attention drops nothing by default
 
 
 def _rows(value: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:

@@ -11,8 +11,9 @@ from syft.exceptions import UnknownWorker
 
 
 class Optims:
-    """One optimizer for each worker, alike, over the same parameters: a model that goes from worker
-    to worker then has averages of its own at each, as with momentum or Adam.
+    """One optimizer for each worker, over the same parameters and with the settings of ``optim``: a
+    model that goes from worker to worker then has averages of its own at each, as with momentum or
+    Adam.  They begin without averages, also if ``optim`` has some.
 
     >>> model = torch.nn.Linear(1, 1)
     >>> optims = Optims(["bob", "alice"], optim=torch.optim.Adam(model.parameters(), lr=0.1))

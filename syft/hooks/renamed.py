@@ -224,7 +224,7 @@ class RenamedModules:
     and says of the others, and of names, what to write."""
 
     public: ClassVar[Callable[[str], Any]]
-    """The name of the package with this name."""
+    """What the package has under a name."""
 
     @staticmethod
     def find_spec(

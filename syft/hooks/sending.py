@@ -227,9 +227,8 @@ def _deliver(tensor: torch.Tensor, deliveries: list[SentCopy]) -> torch.Tensor:
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     if not deliveries:
         raise NotSendable("a tensor to nobody", "name at least one worker: x.send(bob)")
-    deliveries[0].connection.requests.check_not_recording(
-        Put.verb
-    )  # before the tensor is looked at
+    requests = deliveries[0].connection.requests
+    requests.check_not_recording(Put.verb)  # before the tensor is looked at
     if len(deliveries) == 1:
         return link.deliver(tensor, deliveries[0])
     return combine([link.deliver(tensor, delivery) for delivery in deliveries])

@@ -25,9 +25,8 @@ def run_collective(
     """Start collective operation ``code`` with one command to each worker, without waiting.
 
     ``inputs[i]`` are pointers to the inputs of party i, all at one worker, which ``user`` may use.
-    Returns ``results``
-    pointers for each party, which are promised until the parties have finished.  Raises
-    :class:`~syft.exceptions.LocationMismatch` unless each party is a different worker.
+    Returns ``results`` pointers for each party, which are promised until the parties have finished.
+    Raises :class:`~syft.exceptions.LocationMismatch` unless each party is a different worker.
 
     >>> inputs = [[torch.ones(2, dtype=torch.int64).send(place)] for place in (alice, bob)]
     >>> run_collective(CollectiveCode.SUM, inputs)[0][0].get()

@@ -199,9 +199,8 @@ class RemoteLink(Link):
             return here.requires_grad_() if requires_grad else here
         arrives = requires_grad or (None if torch.is_grad_enabled() else False)
         if destination is self.owner:
-            self.connection.requests.check_not_recording(
-                "get() from"
-            )  # before it is asked for its graph
+            requests = self.connection.requests  # asked before it is asked for its graph
+            requests.check_not_recording("get() from")
             if not (requires_grad or self._has_graph()):
                 return self.get(user)
         self._check_whole("move", "copy the part and move that")

@@ -77,6 +77,53 @@ def test_a_scan_equals_one_regression_for_each_column(owners: Owners, capsys: An
     assert capsys.readouterr().out.count("coef") == 2
 
 
+UNSOLVABLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a column twice": lambda x: torch.cat([x, x[:, :1]], dim=1),
+    "nearly a sum of others": lambda x: torch.cat([x, x.sum(1, keepdim=True) + x[:, :1] / 1e3], 1),
+    "a second intercept": with_ones,
+    "small numbers": lambda x: x / 1000,
+    "large numbers": lambda x: x * 1000,
+}
+
+
+@pytest.mark.parametrize("name", UNSOLVABLE)
+def test_what_the_grid_cannot_solve_is_refused(owners: Owners, name: str) -> None:
+    x = UNSOLVABLE[name](owners.x)
+    model = sy.EncryptedLinearRegression(**owners.parties)
+    with pytest.raises(
+        UnusableSetting, match="each column, and the target, must be of numbers near 1"
+    ):
+        model.fit(owners.parts(x), owners.parts(owners.y))
+    with pytest.raises(UnusableSetting, match="fitted first"):
+        model.summarize()
+    covariates = sy.DASH(**owners.parties)
+    with pytest.raises(UnusableSetting, match="numbers near 1"):
+        covariates.fit(*map(owners.parts, (owners.x[:, 1:], with_ones(x), owners.y)))
+    model.fit(owners.parts(owners.x), owners.parts(owners.y))  # the control
+    with pytest.raises(UnusableSetting, match="the target"):
+        model.fit(owners.parts(owners.x), owners.parts(owners.y * 1000))
+
+
+def test_what_the_grid_cannot_tell_is_no_number(owners: Owners) -> None:
+    exact = owners.x @ torch.tensor([1.0, -2.0, 0.5])
+    model = sy.EncryptedLinearRegression(**owners.parties)
+    model.fit(owners.parts(owners.x), owners.parts(exact))
+    torch.testing.assert_close(model.coef, torch.tensor([1.0, -2.0, 0.5]), atol=1e-4, rtol=1e-4)
+    assert model.se_coef.isnan().all() and model.pvalue_coef.isnan().all()
+    scan, covariates = sy.DASH(**owners.parties), with_ones(owners.x[:, :1])
+    columns = torch.stack([owners.x[:, 0] * 2 - 1, owners.x[:, 1], owners.x[:, 2] / 1000], dim=1)
+    scan.fit(*map(owners.parts, (columns, covariates, owners.y)))
+    for found in (scan.coef, scan.se_coef, scan.pvalue):
+        assert found.isnan().tolist() == [True, False, True]
+
+
+def test_many_columns_take_no_more_memory_at_once() -> None:
+    t = torch.linspace(-5, 5, 500)
+    together = two_sided_p(t.view(50, 10), 90_001)
+    alone = [two_sided_p(one, 90_001).item() for one in t[::50]]
+    torch.testing.assert_close(together.flatten()[::50], torch.tensor(alone).double())
+
+
 def test_nobody_but_the_owner_sees_rows_or_sums(owners: Owners, hook: sy.TorchHook) -> None:
     with hook.record() as log:
         model = sy.EncryptedLinearRegression(**owners.parties)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import syft as sy
 from syft.exceptions import UnsupportedOperation
@@ -70,6 +71,36 @@ def test_a_tensor_is_asked_once_whether_it_has_a_graph(bob: sy.VirtualWorker) ->
     torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weight, x)
     steps = [later - earlier for earlier, later in zip(asked[1:], asked[2:], strict=False)]
     assert set(steps) == {6}  # a leaf of the weight (2), the loss (2), its value, the gradient
+
+
+DRAWING: dict[str, Any] = {
+    "noise": lambda row: row + torch.rand_like(row),
+    "dropout": lambda row: nn.functional.dropout(row, 0.5),
+    "a sample": lambda row: torch.bernoulli(row.sigmoid()),
+}
+NOT_DRAWING: dict[str, Any] = {
+    "dropout in evaluation": lambda row: nn.functional.dropout(row, 0.5, False),
+    "dropout of nothing": lambda row: nn.functional.dropout(row, p=0.0),
+    "attention": lambda row: nn.functional.scaled_dot_product_attention(*[row.view(1, 1, -1)] * 3),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_rows_draw_only_where_torch_is_told_that_they_may(bob: sy.VirtualWorker, name: str) -> None:
+    function, x = DRAWING[name], torch.ones(4, 3)
+    with pytest.raises(RuntimeError, match="random"):
+        torch.func.vmap(function)(x)
+    with pytest.raises(UnsupportedOperation, match="randomness='different'"):
+        torch.func.vmap(function)(x.send(bob))
+    found = torch.func.vmap(function, randomness="different")(x.send(bob))
+    assert found.get().shape == (4, 3)
+
+
+@pytest.mark.parametrize("name", NOT_DRAWING)
+def test_what_may_draw_and_does_not_runs(bob: sy.VirtualWorker, name: str) -> None:
+    function, x = NOT_DRAWING[name], torch.rand(4, 3)
+    expected = torch.func.vmap(function)(x)
+    torch.testing.assert_close(torch.func.vmap(function)(x.send(bob)).get(), expected)
 
 
 def test_the_same_numbers_for_all_rows_are_refused(bob: sy.VirtualWorker) -> None:

@@ -407,6 +407,8 @@ DECLARATIONS: dict[type[messages.Message], Declaration] = {}
 """What each kind of request does."""
 _NAMING: dict[type[messages.Message], Callable[[Call], Iterable[int]]] = {}
 """Which objects a request names."""
+_ACCESSES: dict[type[messages.Message], Callable[[Call], Access]] = {}
+"""What it does to them."""
 
 
 def handles(kind: type[messages.Message], declared: Declaration) -> Callable[[Act], Handler]:
@@ -428,7 +430,7 @@ def handles(kind: type[messages.Message], declared: Declaration) -> Callable[[Ac
         if kind in WorkerCore.handlers:
             raise HookError(f"{kind.__name__} has a handler already", "keep one of them")
         DECLARATIONS[kind] = declared
-        _NAMING[kind], _, _ = _effects(declared)
+        _NAMING[kind], _, _ACCESSES[kind] = _effects(declared)
         WorkerCore.handlers[kind] = _steps(declared, act, "drop" in of)
         return _steps(declared, act, False)
 
@@ -498,7 +500,8 @@ def _perform(
         call.check_repeated()
     alters = declared.alters
     lost = alters if isinstance(alters, int) else alters(call)
-    writes = declared.returns and not declared.operands and _access(declared)(call).changes
+    unnoted = declared.returns and not declared.operands
+    writes = unnoted and _ACCESSES[type(call.message)](call).changes
     if writes:
         call.graphs.begin(call.named())
     try:

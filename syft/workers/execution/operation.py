@@ -139,8 +139,8 @@ def without_device(error: BaseException, worker: str) -> BaseException:
     >>> without_device(ValueError("no size"), "bob")
     ValueError('no size')
     """
-    text = str(error)
-    if not text.startswith(_NO_DEVICE):
+    text = error.args[0] if error.args else None
+    if not (isinstance(text, str) and text.startswith(_NO_DEVICE)):
         return error
     told = NoSuchDevice(worker, text.splitlines()[0]).with_traceback(error.__traceback__)
     for note in getattr(error, "__notes__", ()):

@@ -71,7 +71,7 @@ def run_predicted(
     labels = _Labels(guard, decided)
     if prediction.writes:
         if flags_of(function) & (JOINS | SETS_GRADIENT) == JOINS:  # memory, and not an attribute
-            _check_joined(function, args, guard)
+            _check_joined(function, args, kwargs, guard)
         args, kwargs = labels.moved(inputs, prediction, holdings).within((args, kwargs))
         inputs = tensors_in(args, kwargs)
     if admitted:
@@ -143,11 +143,13 @@ class _Labels:
         return moves
 
 
-def _check_joined(function: Function, args: Sequence[Any], guard: Guard) -> None:
+def _check_joined(
+    function: Function, args: Sequence[Any], kwargs: dict[str, Any], guard: Guard
+) -> None:
     """Raise :class:`~syft.exceptions.UnsupportedOperation` if memory would be joined that lies
     there for other readers: memory has one guard, and a copy would not show what is written to
     one of the two."""
-    if any(full_guard_of(each) != guard for each in every_tensor(args[1:])):
+    if any(full_guard_of(each) != guard for each in every_tensor(args[1:], kwargs)):
         instead = "memory has one guard, so copy the values, as with copy_(...)"
         about = name_of(function), "A tensor of another guard", instead
         raise predicted_failure(UnsupportedOperation, *about)

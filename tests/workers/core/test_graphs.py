@@ -90,6 +90,13 @@ def kept_by_call(case: Case, sample: Any) -> tuple[int, int] | None:
 VALUE_SIZED = {"nn_functional_ctc_loss-float32": "what it saves follows from lengths in a tensor"}
 
 
+ROUGH = {
+    "istft-complex64": "what torch computes on the way keeps 1.4 kB of numbers of its own",
+    "tensor_split-complex64": "some 1 kB for the places where it is split",
+}
+"""Small samples of which up to 2 kB too much are charged."""
+
+
 @pytest.mark.parametrize("case", GRADIENT_CASES, ids=lambda case: str(case.name))
 def test_what_is_charged_is_what_torch_saves(case: Case) -> None:
     for sample in case.samples("cpu", requires_grad=True, most=4):
@@ -100,7 +107,7 @@ def test_what_is_charged_is_what_torch_saves(case: Case) -> None:
         if found is not None:
             saved, counted = found
             assert saved <= counted + 512 or case.name in VALUE_SIZED, sample
-            assert counted <= 2 * saved + 2048, sample  # and what small samples keep besides
+            assert counted <= 2 * saved + (2048 if case.name in ROUGH else 1024), sample
 
 
 LOOPS: dict[str, Callable[[Any, Any], Any]] = {

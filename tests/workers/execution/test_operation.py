@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import UnsupportedOperation
-from syft.workers.execution.operation import run_in_mode
+from syft.exceptions import NoSuchDevice, UnsupportedOperation
+from syft.workers.execution.operation import run_in_mode, without_device
 from syft.workers.hardening.unwritten import Clearing, KeepingSizes
 from syft.workers.wire.messages import GRAD_MODE, INFERENCE_MODE
 
@@ -57,6 +57,7 @@ def test_what_clears_is_found_where_its_function_is() -> None:
 
 JOINING: dict[str, Callable[[Any, Any], object]] = {
     "set_": lambda x, other: x.set_(other),
+    "set_ by a keyword": lambda x, other: x.set_(source=other),
     "data": lambda x, other: setattr(x, "data", other),
 }
 
@@ -75,6 +76,21 @@ def test_memory_of_another_guard_is_not_joined(
         JOINING[name](made, public)
     assert made.get(user="ann").tolist() == [2, 2] and public.get().tolist() == [0, 0]
     bob.close()
+
+
+class _Unprintable(RuntimeError):
+    def __str__(self) -> str:
+        raise ValueError("it has no text")
+
+
+def test_an_error_without_a_text_is_told_as_it_is() -> None:
+    for error in (_Unprintable(), _Unprintable(5), RuntimeError()):
+        assert without_device(error, "bob") is error
+    missing = RuntimeError("No CUDA GPUs are available\nand more")
+    missing.add_note("in action 3")
+    told = without_device(missing, "bob")
+    assert isinstance(told, NoSuchDevice) and told.found == "No CUDA GPUs are available"
+    assert told.__notes__ == ["in action 3"]
 
 
 @pytest.mark.parametrize("name", JOINING)
