@@ -6,21 +6,31 @@ import base64
 import json
 import os
 import re
+import textwrap
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 import syft as sy
 from docs.extensions.module_pages import without_modules
 from docs.extensions.notebook_pages import notebook_page
-from docs.extensions.outside_pages import DOCS, ROOT, page_of_notebook, pages, relinked
+from docs.extensions.outside_pages import (
+    DOCS,
+    READERS,
+    ROOT,
+    page_of_notebook,
+    pages,
+    pages_for_readers,
+    relinked,
+)
 from docs.extensions.public_names import TITLES, PublicName, public_names
 from tools import names_page
 
 WRITTEN = sorted([*DOCS.glob("*.md"), *(DOCS / "design").glob("*.md")])
 NOTEBOOKS = [file for file in pages() if file.suffix == ".ipynb"]
-READ = [*WRITTEN, ROOT / "README.md", *(file for file in pages() if file.suffix == ".md")]
+READ = [*WRITTEN, ROOT / "README.md", READERS, *(file for file in pages() if file.suffix == ".md")]
 
 
 # -------------------------------------------------------------------------------------------- names
@@ -69,13 +79,42 @@ def test_a_signature_is_written_for_readers(hook: sy.TorchHook) -> None:
 
 def test_every_page_is_reached_from_the_first() -> None:
     index = (DOCS / "index.rst").read_text()
-    entries = re.findall(r"^ {3}(?:[^\n<:]* <)?([\w/.*]+)>?$", index, re.MULTILINE)
-    files = [*DOCS.glob("*.md"), *pages().values()]
-    named = {path.relative_to(DOCS).as_posix().removesuffix(".md") for path in files}
-    alone = {name for name in named if not name.startswith("project/results_")}
-    alone = {name for name in alone if not name.startswith("tutorials/")} | {"tutorials/*"}
-    described = {f"reference/{start}" for start in TITLES}
-    assert sorted(entries) == sorted(alone | described | {"design/README", "api/modules"})
+    entries = re.findall(r"^ {3}(?:[^\n<:]* <)?([\w/.*-]+)>?$", index, re.MULTILINE)
+    readers = pages_for_readers(READERS.read_text())
+    for page, text in readers.items():
+        below = text.partition("```{toctree}")[2].splitlines()
+        named = [(page.parent / name).resolve() for name in below if name.endswith(".md")]
+        entries += [name.relative_to(DOCS).as_posix().removesuffix(".md") for name in named]
+    files = [*DOCS.glob("*.md"), *pages().values(), *readers]
+    named_so = [path.relative_to(DOCS).as_posix().removesuffix(".md") for path in files]
+    alone = [name for name in named_so if not name.startswith("project/results_")]
+    assert sorted(entries) == sorted([*alone, "design/README", "api/modules"]), READERS
+
+
+def test_each_reader_has_a_place_to_start() -> None:
+    index = (DOCS / "index.rst").read_text()
+    doors = re.findall(r"\*\*(I [^*]*)\*\*", index)
+    readers = pages_for_readers(READERS.read_text())
+    assert [f"# {door}\n" for door in doors] == [
+        text.splitlines(keepends=True)[0] for text in readers.values()
+    ]
+    for page, text in readers.items():
+        assert text.count("## Start here\n") == 1
+        assert f"<{page.relative_to(DOCS).with_suffix('').as_posix()}>`" in index
+
+
+def test_the_program_of_the_first_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    index = (DOCS / "index.rst").read_text()
+    program = re.search(r"code-block:: python\n\n((?: {3}.*\n|\n)+)", index)
+    assert program
+    names: dict[str, sy.TorchHook] = {}
+    torch.manual_seed(0)
+    try:
+        exec(textwrap.dedent(program[1]), names)
+    finally:
+        names["hook"].close()
+    shown = re.fullmatch(r"tensor\((.*)\)\n", capsys.readouterr().out)
+    assert shown and float(shown[1]) < 0.1, "it learns"
 
 
 def test_the_first_page_ends_with_the_modules_and_names_none_before() -> None:

@@ -12,11 +12,15 @@ import json
 import os
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.nodes import make_refnode
 
 from docs.extensions.notebook_pages import NotebookPage, notebook_page
+from docs.extensions.public_names import TITLES, in_a_link
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -38,10 +42,17 @@ FOLDERS = {
 }
 """Files of which each is a page: the page by the name of the file."""
 
+READERS = ROOT / "examples" / "tutorials" / "README.md"
+"""Which pages and notebooks are for whom."""
+
 MADE = ("project", "tutorials")
 """The folders of ``docs`` that are written here, anew each time."""
 
-CHILDREN = {"design/README": "0*\nwhere\nopen\nchanges_*", "project/benchmarks": "results_*"}
+CHILDREN = {
+    "design/README": "0*\nwhere\nopen\nchanges_*",
+    "project/benchmarks": "results_*",
+    "names": "\n".join(f"reference/{start}" for start in TITLES),
+}
 """By page: the pages below it, which a reader of the repository sees in the folder."""
 
 _LINK = re.compile(r"(!?\[[^\]\[]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -64,7 +75,7 @@ def relinked(text: str, file: Path, page: Path) -> str:
     >>> relinked(text, ROOT / "README.md", DOCS / "project" / "copy.md")
     '[how](../plans.md#costs), [where](architecture.md)'
     """
-    places = pages()
+    places = pages() | {READERS: DOCS / "index.rst"}
 
     def led(link: re.Match[str]) -> str:
         words, target, anchor = link[1], link[2], link[3] or ""
@@ -75,6 +86,42 @@ def relinked(text: str, file: Path, page: Path) -> str:
         return f"{words}({Path(there).as_posix()}{anchor})"
 
     return _LINK.sub(led, text)
+
+
+def pages_for_readers(text: str) -> dict[Path, str]:
+    """The parts of ``READERS``, each as a page that is called by its title, with the pages below.
+
+    >>> text = "# All\\n## I have models\\n### Start here\\n- [Plans](../../docs/plans.md): one\\n"
+    >>> ((page, part),) = pages_for_readers(text).items()
+    >>> page.relative_to(DOCS).as_posix()
+    'tutorials/i-have-models.md'
+    >>> print(part)
+    # I have models
+    ## Start here
+    - [Plans](../plans.md): one
+    <BLANKLINE>
+    ```{toctree}
+    :hidden:
+    <BLANKLINE>
+    ../plans.md
+    ```
+    <BLANKLINE>
+    """
+    made: dict[Path, str] = {}
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        title = part.partition("\n")[0]
+        page = DOCS / "tutorials" / f"{re.sub('[^a-z0-9 ]', '', title.lower())}.md"
+        page = page.with_name(page.name.replace(" ", "-"))
+        led = "# " + relinked(part, READERS, page).replace("\n### ", "\n## ")
+        below = "\n".join(re.findall(r"^- \[[^\]]*\]\(([^)#]+)", led, re.MULTILINE))
+        made[page] = led + _toctree(below)
+    return made
+
+
+def _toctree(entries: str, *options: str) -> str:
+    """The part of a page that says which pages are below it."""
+    lines = ["", "```{toctree}", ":hidden:", *options, "", entries, "```", ""]
+    return "\n".join(lines)
 
 
 def page_of_notebook(file: Path, page: Path) -> NotebookPage:
@@ -103,6 +150,8 @@ def write_pages(app: Sphinx) -> None:
         else:
             text = relinked(file.read_text(encoding="utf-8"), file, page)
             page.write_text(text, encoding="utf-8")
+    for page, text in pages_for_readers(READERS.read_text(encoding="utf-8")).items():
+        page.write_text(text, encoding="utf-8")
 
 
 def relink(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -111,11 +160,33 @@ def relink(app: Sphinx, docname: str, source: list[str]) -> None:
     if page.suffix == ".md" and docname.partition("/")[0] not in MADE:
         source[0] = relinked(source[0], page, page)
     if docname in CHILDREN:
-        source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n\n{CHILDREN[docname]}\n```\n"
+        source[0] += _toctree(CHILDREN[docname], ":glob:")
+
+
+@cache
+def _named_pages() -> dict[str, str]:
+    """By what a page is called in running text (its file from the root, a notebook's name): it."""
+    files = {file: file for file in [*DOCS.glob("*.md"), *DOCS.glob("design/*.md")]} | pages()
+    named = {}
+    for file, page in files.items():
+        docname = page.relative_to(DOCS).with_suffix("").as_posix()
+        named[file.relative_to(ROOT).as_posix()] = docname
+        if file.suffix == ".ipynb":
+            named[file.stem] = docname
+    return named
+
+
+def link_files(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Make links of the files that stand as code and are pages."""
+    for literal in list(doctree.findall(nodes.literal)):
+        page = _named_pages().get(literal.astext())
+        if page is not None and not in_a_link(literal):
+            literal.replace_self(make_refnode(app.builder, docname, page, "", literal.deepcopy()))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Enter both in Sphinx."""
     app.connect("builder-inited", write_pages)
     app.connect("source-read", relink)
+    app.connect("doctree-resolved", link_files)
     return {"parallel_read_safe": True}

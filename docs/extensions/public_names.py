@@ -9,6 +9,7 @@ which is not where users find it.
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import re
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import torch
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.nodes import make_refnode
 
@@ -146,23 +148,35 @@ def link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     known = app.env.domains.standard_domain.anonlabels
     for literal in list(doctree.findall(nodes.literal)):
         label = labels.get(literal.astext().removesuffix("()"))
-        if label is not None and not _in_a_link(literal):
+        if label is not None and not in_a_link(literal):
             page, anchor = known[label]
             link = make_refnode(app.builder, docname, page, anchor, literal.deepcopy())
             literal.replace_self(link)
 
 
-def _in_a_link(node: nodes.Node) -> bool:
+def in_a_link(node: nodes.Node) -> bool:
     """Whether a node is in a link, or in a heading, which tables of contents link."""
     taken = (nodes.reference, nodes.title)
-    return node.parent is not None and (isinstance(node.parent, taken) or _in_a_link(node.parent))
+    return node.parent is not None and (isinstance(node.parent, taken) or in_a_link(node.parent))
 
 
 def colour_examples(app: Sphinx, doctree: nodes.document) -> None:
-    """Have examples coloured as Python: a block that is only indented says no language."""
+    """Have examples coloured as Python: a block that is only indented says no language.
+
+    The empty line goes that ends an example in a fence, for the sake of doctest.
+    """
     for block in doctree.findall(nodes.literal_block):
         if block.astext().startswith(">>> "):
             block["language"] = "pycon"
+            block.rawsource = block.astext().rstrip()
+            block[:] = [nodes.Text(block.rawsource)]
+
+
+def leave_builtins(app: Sphinx, doctree: nodes.document) -> None:
+    """Make no links of Python's own names: Sphinx would take ``bytes`` for any member called so."""
+    for wanted in list(doctree.findall(addnodes.pending_xref)):
+        if wanted.get("refdomain") == "py" and hasattr(builtins, wanted["reftarget"]):
+            wanted.replace_self(wanted.children)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -170,5 +184,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("public_labels", {}, "")
     app.connect("builder-inited", write_reference)
     app.connect("doctree-read", colour_examples)
+    app.connect("doctree-read", leave_builtins)
     app.connect("doctree-resolved", link_names)
     return {"parallel_read_safe": True}
