@@ -31,7 +31,7 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
-html_title = "syft"
+html_title = f"syft {release}"
 # Pictures are drawn on white, which is much in the dark. The theme writes one line for each.
 html_theme_options = {
     "light_css_variables": {"picture-light": "none"},
@@ -63,6 +63,7 @@ apidoc_modules = [
         "destination": "api",
         "separate_modules": False,
         "module_first": True,
+        "max_depth": 3,
         "automodule_options": {"members", "show-inheritance"},
     }
 ]
