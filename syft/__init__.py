@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from syft.federated.least_squares import EncryptedLinearRegression as EncryptedLinearRegression
     from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
     from syft.hooks.connecting import connect as connect
+    from syft.node.dataset_reading import read_dataset as read_dataset
     from syft.workers.sockets.client import WebsocketClientWorker as WebsocketClientWorker
     from syft.workers.sockets.server import WebsocketServerWorker as WebsocketServerWorker
 
@@ -99,7 +100,14 @@ def _import_least_squares() -> None:
     globals()["EncryptedLinearRegression"] = least_squares.EncryptedLinearRegression
 
 
+def _import_reading() -> None:
+    from syft.node import dataset_reading
+
+    globals()["read_dataset"] = dataset_reading.read_dataset
+
+
 _LATE = {
+    "read_dataset": _import_reading,
     "connect": _import_sockets,
     "WebsocketClientWorker": _import_sockets,
     "WebsocketServerWorker": _import_sockets,

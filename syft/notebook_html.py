@@ -76,6 +76,32 @@ def names(texts: Iterable[str]) -> str:
     return f"{' '.join(shown[:_MOST_NAMES])} … ({len(shown)} in all)"
 
 
+DESCRIBED: Final = "- "
+"""How the line of a column begins in a description that tells of columns."""
+_MOST_COLUMNS: Final = 1 << 12
+
+
+def described_columns(text: str | None) -> list[tuple[str, str]]:
+    """The columns that a description tells of, a line each: their names and kinds.
+
+    >>> described_columns("ward 3\\n2 rows\\n- age: integer\\n- sex: category\\n    0 = f")
+    [('age', 'integer'), ('sex', 'category')]
+    """
+    lines = (text or "").splitlines()[1:]
+    items = [line.removeprefix(DESCRIBED) for line in lines if line.startswith(DESCRIBED)]
+    parts = [item.rpartition(": ") for item in items[:_MOST_COLUMNS]]
+    return [(name, kind) for name, _, kind in parts if name]
+
+
+def printable(text: str) -> str:
+    """A text on one line, without what would move a terminal's cursor.
+
+    >>> printable("a\\x1b[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def kind_shown(dtype: object, shape: Iterable[int] | None) -> str:
     """``float32 (4, 3)``, or what of it is known.
 

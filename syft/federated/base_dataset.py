@@ -14,8 +14,10 @@ from torch.utils.data import Dataset
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import LocationMismatch, UnusableSetting
-from syft.hooks import bulk
+from syft.federated.columns import Columns
+from syft.hooks import bulk, labels
 from syft.hooks.torch_hook import TorchHook
+from syft.notebook_html import kind_shown, line, printable
 from syft.workers.client.transport import Location
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.origin import set_writers, writers_of
@@ -38,18 +40,27 @@ class BaseDataset(Dataset[tuple[Tensor, Tensor]]):
     :class:`~syft.exceptions.UnusableSetting` if they are no tensors, not at one worker, or not of
     one length (which is asked of a worker when it is first needed).
 
+    What it shows of itself are kinds, sizes, its description and its columns, and never a value.
+
     >>> there = sy.BaseDataset(torch.eye(3), torch.tensor([0, 1, 2])).send(bob)
     >>> there.location, len(there), there[0][1].get()
     (<VirtualWorker id:bob #objects:2>, 3, tensor(0))
     """
 
-    def __init__(self, data: Tensor, targets: Tensor, transform: Transform | None = None) -> None:
+    def __init__(
+        self,
+        data: Tensor,
+        targets: Tensor,
+        transform: Transform | None = None,
+        columns: Columns | None = None,
+    ) -> None:
         for name, tensor in (("data", data), ("targets", targets)):
             if not isinstance(tensor, torch.Tensor):
                 raise UnusableSetting(name, "a tensor", f"a {type(tensor).__name__}")
         self.data: Tensor = data
         self.targets: Tensor = targets
         self.transform = transform
+        self._columns = columns
         self._length: int | None = None
         self._location = _one_place(data)
         if self._location is not _one_place(targets):
@@ -65,6 +76,47 @@ class BaseDataset(Dataset[tuple[Tensor, Tensor]]):
         True
         """
         return self._location
+
+    @property
+    def columns(self) -> Columns | None:
+        """The columns of the table that it was read from, or that its description tells of; None if
+        there are none.
+
+        Of data that was found at a worker the description is asked for.
+
+        >>> data = torch.ones(2, 1).describe("ward 3\\n2 rows\\n- age: integer")
+        >>> sy.BaseDataset(data, torch.ones(2)).send(bob).columns["age"]
+        <Column 'age': integer>
+        """
+        return self._columns or Columns.in_description(labels.description(self.data))
+
+    def publish(self, *categories: str, text: str | None = None) -> BaseDataset:
+        """Tell those who find the data of its columns; returns the data set.
+
+        Its description then has the names and kinds of the columns and the number of rows, after
+        ``text`` or the description that it has.  Of the columns named in ``categories`` the table
+        of categories is told too.  Values, counts of empty cells and other tables are not.
+
+        Raises :class:`~syft.exceptions.UnusableSetting` for a data set without columns, and for a
+        name of a column without categories.
+
+        >>> hook = sy.TorchHook(torch)
+        >>> from syft.federated.columns import Column, ColumnKind
+        >>> age, ill = Column("age", ColumnKind.INTEGER), Column("ill", ColumnKind.BOOLEAN)
+        >>> columns = Columns([age], target=ill)
+        >>> dataset = sy.BaseDataset(torch.ones(2, 1), torch.ones(2), columns=columns)
+        >>> print(dataset.publish(text="ward 3").data.description)
+        ward 3
+        2 rows
+        - age: integer
+        - ill: boolean, target
+        """
+        if self._columns is None:
+            raise UnusableSetting("dataset", "one with columns, as of sy.read_dataset", "none")
+        known = labels.description(self.data) if text is None else text
+        first = (known or "").partition("\n")[0]
+        labels.set_description(self.data, self._columns.published(len(self), first, categories))
+        return self
 
     def __len__(self) -> int:
         if self._length is None:
@@ -187,12 +239,46 @@ class BaseDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def _holding(self, data: Tensor, targets: Tensor) -> BaseDataset:
         """A data set of as many rows with the same transform."""
-        made = BaseDataset(data, targets, self.transform)
+        made = BaseDataset(data, targets, self.transform, self._columns)
         made._length = self._length
         return made
 
     def __repr__(self) -> str:
-        return f"BaseDataset\n\tData: {self.data}\n\ttargets: {self.targets}"
+        text = f"BaseDataset\n\tData: {_shown(self.data)}\n\ttargets: {_shown(self.targets)}"
+        if self._is_here and (description := labels.description(self.data)):
+            text += f"\n\tDescription: {printable(description.partition(chr(10))[0])[:80]}"
+        own = self._own_columns()
+        return text + (f"\n\t{repr(own).replace(chr(10), chr(10) + chr(9))}" if own else "")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        own = self._own_columns()
+        below = own._repr_html_() if own else ""
+        if not self._is_here:
+            parts = (x._repr_html_() or line("data") for x in (self.data, self.targets))
+            return "<br>".join([line("BaseDataset"), *parts]) + below
+        description = (labels.description(self.data) or "").partition("\n")[0]
+        kinds = (kind_shown(x.dtype, x.shape) for x in (self.data, self.targets))
+        return line("BaseDataset", *kinds, description) + below
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether values are in this process."""
+        return self._location is None and first_link(self.data).shared_cell() is None
+
+    def _own_columns(self) -> Columns | None:
+        """The columns, unless a pointer shows them with its description; nobody is asked."""
+        if self._location is None:
+            return self.columns if self._is_here else self._columns
+        link: Any = first_link(self.data)
+        return None if Columns.in_description(link.description_seen) else self._columns
+
+
+def _shown(tensor: Tensor) -> str:
+    """A pointer, or what kind of tensor is here, without its values."""
+    link = first_link(tensor)
+    here = link.location is None and link.shared_cell() is None
+    return kind_shown(tensor.dtype, tensor.shape) if here else repr(tensor)
 
 
 def _one_place(tensor: Tensor) -> Any:

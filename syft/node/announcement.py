@@ -57,9 +57,19 @@ def _lines(
     for offered in held:
         shape, dtype = list(offered.tensor.shape), str(offered.tensor.dtype)
         yield f"    {' '.join(offered.tags)} {dtype} {shape}, {offered.access}"
+        yield from (f"      {line}" for line in _columns(offered))
     yield "connect with"
     for line in lines_to_connect(server, token_file):
         yield f"  {line}".rstrip()
+
+
+def _columns(offered: OfferedTensor) -> Iterator[str]:
+    """What the owner is told of a table: the kinds that were found in it, and what was not read."""
+    if offered.columns is not None:
+        seen = "published" if offered.published else "shown to nobody (say --publish-columns)"
+        yield f"columns, {seen}:"
+        yield from (f"  {line}" for line in repr(offered.columns).splitlines())
+    yield from (f"note: {note}" for note in offered.notes)
 
 
 def _callers(server: WebsocketServerWorker, token_file: str | PathLike[str] | None) -> str:

@@ -11,39 +11,59 @@ suffix             what is in it                                               n
 ``.npy``           one array                                                   the file's
 ``.npz``           arrays                                                      the arrays'
 ``.pt``, ``.pth``  a tensor, a list of them, or a dictionary (a state_dict)    the file's, the keys
-``.csv``           a table of numbers, with or without a line of names         the file's
+``.csv``, ``.tsv``  a table (:mod:`syft.node.table_files`)                     the file's
+``.parquet``       a table; needs the package ``pyarrow``                      the file's
 ``.safetensors``   tensors; needs the package ``safetensors``                  the tensors'
+a folder           a folder of images for each class; needs ``pillow``         data, target
 =================  ==========================================================  ===================
 
-Numbers keep their dtypes.  A table becomes int64 if all of it is whole numbers, else torch's
-default dtype, as ``torch.tensor`` does with a nested list.
+Numbers of arrays and tensors keep their dtypes.  Of a table with a target, and of images, there are
+two tensors, ``data`` and ``target``.
 """
 
 from __future__ import annotations
 
-import csv
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from syft.exceptions import FileRefused
+from syft.exceptions import FileRefused, UnusableSetting
+from syft.federated.columns import Columns
+from syft.node.column_kinds import TableSettings
+from syft.node.image_folders import read_image_folder
+from syft.node.table_files import TABLES, ReadTable
 
 Tensors = dict[str, torch.Tensor]
 
+DATA, TARGET = "data", "target"
+
 _NUMERIC = "biufc"
 """The kinds of numpy's dtypes that are numbers."""
+
+
+@dataclass(frozen=True)
+class FileContent:
+    """What is in a file: tensors by name, the columns of a table, and notes for its owner alone.
+
+    >>> FileContent({"x": torch.ones(2)}).columns is None
+    True
+    """
+
+    tensors: Tensors
+    columns: Columns | None = None
+    notes: tuple[str, ...] = ()
 
 
 def load(path: str | os.PathLike[str]) -> Tensors:
     """Return the tensors in a file by name, on the CPU (``.pt``: on the device they were saved on).
 
     Raises :class:`~syft.exceptions.FileRefused` for a file that is not there, of another kind,
-    damaged, empty, or with something in it that is no number.
+    damaged, empty, or with something in it that has no number.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,25 +73,79 @@ def load(path: str | os.PathLike[str]) -> Tensors:
     {'heights': tensor([[3.0000, 1.0100],
             [4.0000, 1.1000]])}
     """
+    return read_file(path).tensors
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    settings: TableSettings | None = None,
+    image_size: tuple[int, int] | None = None,
+) -> FileContent:
+    """Return what is in a file, or a folder of images; ``target`` is a column of a table.
+
+    Raises :class:`~syft.exceptions.FileRefused` as :func:`load` does, and
+    :class:`~syft.exceptions.UnusableSetting` for what is said of a file that is no table, or of a
+    column that is not there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "heights.csv")
+    ...     _ = path.write_text("sex,height\\nf,1.01\\nm,1.1\\n")
+    ...     content = read_file(path, target="sex")
+    >>> content.tensors["target"], content.columns
+    (tensor([0, 1]), height: number
+    sex: category, target)
+    """
     path = Path(path)
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        known = ", ".join(_READERS)
-        raise FileRefused(str(path), "files of this kind are not read", f"use one of {known}")
+    suffix = path.suffix.lower()
+    if path.is_dir() and suffix not in _KINDS:
+        _check_unsaid(path, target, settings)
+        return _two(path, read_image_folder(path, image_size))
+    if image_size is not None:
+        raise UnusableSetting(
+            "image_size", "for a folder of images alone", f"one for {str(path)!r}"
+        )
+    if suffix not in _KINDS:
+        instead = f"use one of {', '.join(_KINDS)}, or a folder of images"
+        raise FileRefused(str(path), "files of this kind are not read", instead)
     if not path.is_file():
         problem = "it is no file" if path.exists() else "it is not there"
         raise FileRefused(str(path), problem, "name a file that holds data")
     try:
-        tensors = reader(path)
-    except FileRefused:
+        return _KINDS[suffix](path, target, settings)
+    except (FileRefused, UnusableSetting):
         raise
     except Exception as error:
-        # Four libraries read here, and raise whatever their parsers meet in a damaged file.
+        # Five libraries read here, and raise whatever their parsers meet in a damaged file.
         problem = f"it cannot be read as {path.suffix} ({_first_line(error)})"
-        raise FileRefused(str(path), problem, _INSTEAD.get(path.suffix.lower(), _SAVE)) from error
-    if not tensors:
+        raise FileRefused(str(path), problem, _INSTEAD.get(suffix, _SAVE)) from error
+
+
+def _read_tensors(path: Path, target: str | None, settings: TableSettings | None) -> FileContent:
+    _check_unsaid(path, target, settings)
+    content = FileContent(_READERS[path.suffix.lower()](path))
+    if not content.tensors:
         raise FileRefused(str(path), "no tensor is in it", _SAVE)
-    return tensors
+    return content
+
+
+def _read_table(path: Path, target: str | None, settings: TableSettings | None) -> FileContent:
+    return _two(path, TABLES[path.suffix.lower()](path, target, settings or TableSettings()))
+
+
+def _two(path: Path, table: ReadTable) -> FileContent:
+    """A table as tensors by name."""
+    if table.targets is None:
+        return FileContent({path.stem: table.data}, table.columns, table.notes)
+    return FileContent({DATA: table.data, TARGET: table.targets}, table.columns, table.notes)
+
+
+def _check_unsaid(path: Path, target: str | None, settings: TableSettings | None) -> None:
+    """Refuse what is said of a table where there is none."""
+    if target is not None or (settings is not None and settings != TableSettings()):
+        problem = "it is no table, and something is said of columns in it"
+        raise FileRefused(str(path), problem, "say a target and columns of a table alone")
 
 
 def tags_of(name: str, given: Iterable[str] = ()) -> tuple[str, ...]:
@@ -132,67 +206,6 @@ def _is_named(name: Any, item: Any) -> bool:
     return isinstance(name, str) and isinstance(item, torch.Tensor)
 
 
-# -------------------------------------------------------------------------------------------- table
-
-
-def _read_table(path: Path) -> Tensors:
-    names, lines = _header(path)
-    array = _numbers(path, lines)
-    if names and len(names) != array.shape[1]:
-        problem = f"{len(names)} names stand over {array.shape[1]} columns"
-        raise FileRefused(str(path), problem, "give each column a name, or none of them")
-    whole = array.dtype == np.int64
-    tensor = torch.from_numpy(array)
-    return {path.stem: tensor if whole else tensor.to(torch.get_default_dtype())}
-
-
-def _header(path: Path) -> tuple[list[str], int]:
-    """The names of the columns, and how many lines they take; none if numbers come at once."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
-        first = next((row for row in reader if row), [])
-        numeric = [_is_number(cell) for cell in first]
-        if all(numeric):
-            return [], 0
-        if any(numeric):
-            cell = first[numeric.index(False)]
-            problem = f"its first line is neither names nor numbers alone ({cell!r} is no number)"
-            raise FileRefused(str(path), problem, "write nan for what is missing")
-        return first, reader.line_num
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _numbers(path: Path, skipped: int) -> np.ndarray[Any, Any]:
-    """The table in int64 if it is in whole numbers, else in float64."""
-    with warnings.catch_warnings():
-        # An empty table, and a fraction read as a whole number, are only warned of.
-        warnings.simplefilter("error")
-        try:
-            return _parsed(path, skipped, np.int64)
-        except (ValueError, OverflowError, DeprecationWarning):
-            return _parsed(path, skipped, np.float64)
-
-
-def _parsed(path: Path, skipped: int, dtype: type[np.number[Any]]) -> np.ndarray[Any, Any]:
-    return np.loadtxt(
-        path,
-        dtype=dtype,
-        comments=None,
-        delimiter=",",
-        skiprows=skipped,
-        ndmin=2,
-        encoding="utf-8-sig",
-        quotechar='"',
-    )
-
-
 # -------------------------------------------------------------------------------------- safetensors
 
 
@@ -207,7 +220,6 @@ def _read_safetensors(path: Path) -> Tensors:
 
 _SAVE = "save tensors there, by name or one alone"
 _INSTEAD = {
-    ".csv": "write numbers alone, separated by commas, and nan for what is missing",
     ".npy": "save arrays of numbers with numpy.savez",
     ".npz": "save arrays of numbers with numpy.savez",
 }
@@ -216,9 +228,11 @@ _READERS: dict[str, Callable[[Path], Tensors]] = {
     ".npz": _read_numpy,
     ".pt": _read_torch,
     ".pth": _read_torch,
-    ".csv": _read_table,
     ".safetensors": _read_safetensors,
 }
+
+
+_KINDS = {**dict.fromkeys(_READERS, _read_tensors), **dict.fromkeys(TABLES, _read_table)}
 
 
 def _first_line(error: Exception) -> str:

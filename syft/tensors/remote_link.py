@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -21,7 +21,7 @@ from syft.chain.link import Delivery, Link
 from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import UnsupportedOperation
 from syft.ids import new_id
-from syft.notebook_html import kind_shown, line, names
+from syft.notebook_html import described_columns, kind_shown, line, names, printable, table
 from syft.ops.nested import Arguments
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -65,7 +65,19 @@ class Summary:
             text += f"\n\tShape: {self.shape}"
         if self.description:
             text += f"\n\tDescription: {self.description.splitlines()[0][:40]}..."
+            text += "".join(f"\n\t\t{name}: {kind}" for name, kind in _columns(self.description))
         return text
+
+
+_MOST_COLUMNS: Final = 20
+
+
+def _columns(description: str | None) -> list[tuple[str, str]]:
+    """The columns that a description tells of, as they are shown: of many, the first ones."""
+    told = described_columns(description)
+    shown = [(printable(name)[:60], printable(kind)[:60]) for name, kind in told[:_MOST_COLUMNS]]
+    more = len(told) - len(shown)
+    return [*shown, ("…", f"{more:,} more")] if more else shown
 
 
 class RemoteLink(Link):
@@ -129,7 +141,15 @@ class RemoteLink(Link):
         description = summary.description or "" if summary is not None else ""
         arrow = f"{self.owner.id}:{self.id} -> {self.place()}:{self.id_at_location}"
         place = f"{self.place()}{'.child' * self.depth}"
-        return line(place, self._kind_seen(), private, tags, description, title=arrow, before="→ ")
+        facts = (place, self._kind_seen(), private, tags, description.partition("\n")[0])
+        shown = line(*facts, title=arrow, before="→ ")
+        columns = _columns(description)
+        return shown + table(["column", "kind"], columns, named=True) if columns else shown
+
+    @property
+    def description_seen(self) -> str | None:
+        """The description as far as this end knows it, without asking."""
+        return None if self._summary is None else self._summary.description
 
     def _kind_seen(self) -> str:
         """``float32 (4, 3)``, as far as this end knows it."""
