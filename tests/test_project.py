@@ -289,9 +289,9 @@ def test_pins_are_versions_that_the_metadata_allows(file: str, declared: list[st
 
 def test_the_extras_are_those_that_have_a_purpose() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
-    assert extras.keys() == {"demo", "worker"}
+    assert extras.keys() == {"demo", "parquet", "worker"}
     pinned = pins("requirements-dev.txt")
-    for requirement in map(Requirement, extras["worker"]):
+    for requirement in map(Requirement, [*extras["worker"], *extras["parquet"]]):
         assert pinned[requirement.name] in requirement.specifier, requirement
 
 
@@ -486,6 +486,7 @@ def test_imports_are_open_and_never_the_root() -> None:
     assert when_met == ["from syft.plans.building.script_module import translated"]
     assert {module: found for module, found in wrong.items() if found} == {}
     assert late == [
+        "from syft.node import dataset_reading",
         "from syft.hooks import connecting",
         "from syft.workers.sockets import client, server",
         "from syft.federated import simulated_clients",

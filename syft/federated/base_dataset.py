@@ -88,7 +88,9 @@ class BaseDataset(Dataset[tuple[Tensor, Tensor]]):
         >>> sy.BaseDataset(data, torch.ones(2)).send(bob).columns["age"]
         <Column 'age': integer>
         """
-        return self._columns or Columns.in_description(labels.description(self.data))
+        if self._columns is not None:
+            return self._columns
+        return Columns.in_description(labels.description(self.data))
 
     def publish(self, *categories: str, text: str | None = None) -> BaseDataset:
         """Tell those who find the data of its columns; returns the data set.
@@ -248,12 +250,12 @@ class BaseDataset(Dataset[tuple[Tensor, Tensor]]):
         if self._is_here and (description := labels.description(self.data)):
             text += f"\n\tDescription: {printable(description.partition(chr(10))[0])[:80]}"
         own = self._own_columns()
-        return text + (f"\n\t{repr(own).replace(chr(10), chr(10) + chr(9))}" if own else "")
+        return text if own is None else "\n\t".join([text, *repr(own).splitlines()])
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         own = self._own_columns()
-        below = own._repr_html_() if own else ""
+        below = "" if own is None else own._repr_html_()
         if not self._is_here:
             parts = (x._repr_html_() or line("data") for x in (self.data, self.targets))
             return "<br>".join([line("BaseDataset"), *parts]) + below
@@ -271,7 +273,8 @@ class BaseDataset(Dataset[tuple[Tensor, Tensor]]):
         if self._location is None:
             return self.columns if self._is_here else self._columns
         link: Any = first_link(self.data)
-        return None if Columns.in_description(link.description_seen) else self._columns
+        seen = Columns.in_description(link.description_seen)
+        return self._columns if seen is None else None
 
 
 def _shown(tensor: Tensor) -> str:

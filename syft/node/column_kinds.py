@@ -180,16 +180,15 @@ class _Reading:
     def mixed(self, found: set[str]) -> NoReturn:
         """Refuse a column of several kinds, at the line of the rarest."""
         kinds = {
-            "numbers": found & NUMBERS,
-            "dates": found & DATES,
             "words": found & {"text"},
+            "dates": found & DATES,
+            "numbers": found & NUMBERS,
         }
         present = {name: self.texts_of(forms) for name, forms in kinds.items() if forms}
         counts = dict(zip(self.column.texts, self.column.counts, strict=True))
         rare = min(present, key=lambda name: sum(int(counts[text]) for text in present[name]))
         others = " and ".join(name for name in present if name != rare)
-        first = min(present[rare], key=self.column.texts.index)
-        problem = f"has {others}, and {rare} in {self.at(first)}"
+        problem = f"has {others}, and {rare} in {self.at(present[rare][0])}"
         self.refuse(problem, "say its kind, as category, or that this text means empty, or mend it")
 
     # ------------------------------------------------------------------------------ its numbers

@@ -164,14 +164,15 @@ def _table(path: Path, text: str, separator: str) -> TextTable:
     if not lines:
         raise FileRefused(str(path), "no data is in it", "write lines of cells below the names")
     made = [coding.column(name, lines) for coding, name in zip(codings, names, strict=True)]
-    blank = {column.name for column, cell in zip(made, first, strict=True) if not cell.strip()}
-    return _without_nameless(made, blank if named else set(), separator, skipped)
+    return _without_nameless(made, first if named else names, separator, skipped)
 
 
 def _without_nameless(
-    columns: list[TextColumn], blank: set[str], separator: str, skipped: int
+    columns: Sequence[TextColumn], written: Sequence[str], separator: str, skipped: int
 ) -> TextTable:
     """The table without columns in which nothing is, not even a name."""
+    pairs = zip(columns, written, strict=True)
+    blank = {column.name for column, name in pairs if not name.strip()}
     used = [column for column in columns if column.name not in blank or column.texts != [""]]
     nameless = frozenset(column.name for column in used if column.name in blank)
     return TextTable(used, separator, skipped, nameless)

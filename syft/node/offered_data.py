@@ -46,6 +46,11 @@ class OfferedFile:
     publish_columns: bool = False
     publish_categories: list[str] = field(default_factory=list)
 
+    @property
+    def publishes(self) -> bool:
+        """Whether others are told of its columns."""
+        return self.publish_columns or bool(self.publish_categories)
+
 
 @dataclass(frozen=True)
 class OfferedTensor:
@@ -92,7 +97,7 @@ def read_offered(files: Iterable[OfferedFile]) -> list[OfferedTensor]:
 
 def _read(file: OfferedFile) -> list[OfferedTensor]:
     content = read_file(file.path, file.target, TableSettings(**file.said), file.image_size)
-    if (file.publish_columns or file.publish_categories) and content.columns is None:
+    if file.publishes and content.columns is None:
         raise UnusableSetting("--publish-columns", "said of a table or images", repr(file.path))
     return [_offered(file, content, name) for name in content.tensors]
 
@@ -101,17 +106,22 @@ def _offered(file: OfferedFile, content: FileContent, name: str) -> OfferedTenso
     tensor, tags = content.tensors[name], tags_of(name, _tags(file, content))
     tag(tensor, *tags)
     columns = content.columns if name != TARGET else None
-    published = columns is not None and (file.publish_columns or bool(file.publish_categories))
-    description = file.description
-    if columns is not None and published:
-        text = " ".join((description or "").split())
-        description = columns.published(len(tensor), text, file.publish_categories)
+    description = _description(file, columns, len(tensor) if tensor.dim() else 1)
     if description is not None:
         set_description(tensor, description)
     readers = None if file.readers is None else tuple(dict.fromkeys(file.readers))
     held = tensor if readers is None else private_tensor(tensor, readers)
-    notes = () if columns is None else content.notes
-    return OfferedTensor(held, tags, readers, columns, published, notes)
+    if columns is None:
+        return OfferedTensor(held, tags, readers)
+    return OfferedTensor(held, tags, readers, columns, file.publishes, content.notes)
+
+
+def _description(file: OfferedFile, columns: Columns | None, rows: int) -> str | None:
+    """What those who find the data are told of it."""
+    if columns is None or not file.publishes:
+        return file.description
+    text = " ".join((file.description or "").split())
+    return columns.published(rows, text, file.publish_categories)
 
 
 def _tags(file: OfferedFile, content: FileContent) -> list[str]:

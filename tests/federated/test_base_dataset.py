@@ -162,7 +162,7 @@ def test_garbage_collection_can_be_left_out(bob: sy.VirtualWorker) -> None:
 
 def test_it_shows_its_tensors(bob: sy.VirtualWorker) -> None:
     shown = repr(sy.BaseDataset(torch.ones(1), torch.zeros(1)))
-    assert shown == "BaseDataset\n\tData: tensor([1.])\n\ttargets: tensor([0.])"
+    assert shown == "BaseDataset\n\tData: float32 (1,)\n\ttargets: float32 (1,)"
     assert "-> bob:" in repr(here().send(bob))
 
 

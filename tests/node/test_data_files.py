@@ -213,8 +213,8 @@ def test_whole_numbers_stay_whole_and_others_have_the_default_dtype(tmp_path: Pa
     mixed = table(tmp_path, "1,2.5\n3,4\n")
     assert torch.equal(mixed, torch.tensor([[1, 2.5], [3, 4]]))
     assert table(tmp_path, "1.0\n2.0\n").dtype == torch.float32
-    large = table(tmp_path, "1\n99999999999999999999\n")
-    assert torch.equal(large, torch.tensor([[1.0], [1e20]]))
+    large = table(tmp_path, "1.5\n99999999999999999999\n")
+    assert torch.equal(large, torch.tensor([[1.5], [1e20]]))
     torch.set_default_dtype(torch.float64)
     try:
         assert torch.equal(table(tmp_path, "0.1\n"), torch.tensor([[0.1]]))
@@ -247,15 +247,14 @@ def test_a_line_of_names_may_be_there_or_not(tmp_path: Path, text: str) -> None:
         ("", "no data"),
         ("\n\n", "no data"),
         ("a,b\n", "no data"),
-        ("a,b\n1,x\n", "could not convert string 'x' to float64"),
-        ("a,b\n1,\n", "could not convert string '' to float64"),
-        ("a,b\n1,2\n3\n", "number of columns changed"),
-        ("a,b,c\n1,2\n3,4\n", "3 names stand over 2 columns"),
+        ("a,b\n1,x\n2,2\n", "column 'b' has numbers, and words in line 2 ('x')"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 cells, and the first one has 2"),
+        ("a,b,c\n1,2\n3,4\n", "line 2 has 2 cells, and the first one has 3"),
         ("1,\n3,4\n", "neither names nor numbers alone ('' is no number)"),
         ("1,x\n3,4\n", "neither names nor numbers alone ('x' is no number)"),
-        ("a;b\n1;2\n", "could not convert string '1;2'"),
-        ("1,2\n3,4#5\n", "could not convert string '4#5'"),
-        ("1_000\n", "could not convert string '1_000'"),
+        ("1,2\n3,4#5\n", "column 'column 2' has numbers, and words in line 2 ('4#5')"),
+        ("1\n1_000\n", "has numbers, and words in line 2 ('1_000')"),
+        ("1\n99999999999999999999\n", "has too many digits for a whole number in line 2"),
     ],
 )
 def test_a_table_of_something_else_is_refused(tmp_path: Path, text: str, problem: str) -> None:
@@ -266,7 +265,7 @@ def test_a_table_of_something_else_is_refused(tmp_path: Path, text: str, problem
 
 def test_a_table_in_another_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes("gr\u00f6\u00dfe\n1\n".encode("latin-1"))
-    with pytest.raises(FileRefused, match="UnicodeDecodeError"):
+    with pytest.raises(FileRefused, match="line 1 is not in UTF-8 .byte 0xf6"):
         load(tmp_path / "x.csv")
 
 
@@ -314,7 +313,7 @@ def test_without_the_package_it_says_what_to_install(
 def test_what_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match="it is not there"):
         load(tmp_path / "x.npz")
-    (tmp_path / "y.csv").mkdir()
+    (tmp_path / "y.csv").mkdir()  # a folder of images has no such name
     with pytest.raises(FileRefused, match="it is no file"):
         load(tmp_path / "y.csv")
 
