@@ -486,11 +486,11 @@ def test_imports_are_open_and_never_the_root() -> None:
     assert when_met == ["from syft.plans.building.script_module import translated"]
     assert {module: found for module, found in wrong.items() if found} == {}
     assert late == [
-        "from syft.node import dataset_reading",
         "from syft.hooks import connecting",
         "from syft.workers.sockets import client, server",
         "from syft.federated import simulated_clients",
         "from syft.federated import least_squares",
+        "from syft.node import dataset_reading",
     ]
 
 
