@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from syft.exceptions import UnusableSetting
 from syft.notebook_html import DESCRIBED, described_columns, printable, table
@@ -155,26 +156,63 @@ class Columns(Sequence[Column]):
 
     @classmethod
     def in_description(cls, text: str | None) -> Columns | None:
-        """The columns that a description tells of, without tables; None if it tells of none.
+        """The columns that a description tells of; None if it tells of none.
 
-        >>> Columns.in_description("ward 3\\n2 rows\\n- sex: category\\n- died: boolean, target")
-        sex: category
-        died: boolean, target
+        >>> text = "ward\\n2 rows\\n- sex: category\\n    0 = f\\n    1 = m\\n- ill: boolean, target"
+        >>> columns = Columns.in_description(text)
+        >>> columns, columns["sex"].categories
+        (sex: category
+        ill: boolean, target, ('f', 'm'))
         >>> Columns.in_description("ward 3") is None
         True
         """
-        columns, target = [], None
-        for name, shown in described_columns(text):
-            kind, is_target, role = shown.partition(f", {TARGET}")
-            value, _, unit = kind.partition(" (")
-            if value not in _KINDS or role:
-                continue
-            column = Column(name, _KINDS[value], unit.removesuffix(")"))
-            if is_target:
-                target = column
-            else:
-                columns.append(column)
-        return cls(tuple(columns), target) if columns or target else None
+        found = [_described(name, kind) for name, kind in described_columns(text)]
+        tables = _tables(text or "")
+        told = [
+            (replace(column, categories=tuple(tables.get(column.name, ()))), is_target)
+            for column, is_target in filter(None, found)
+        ]
+        columns = tuple(column for column, is_target in told if not is_target)
+        targets = [column for column, is_target in told if is_target]
+        return cls(columns, targets[-1] if targets else None) if told else None
+
+    def differs_from(self, other: Columns) -> str | None:
+        """In what two tables differ, as far as both tell; None if they can be used as one.
+
+        >>> age, sex = Column("age", ColumnKind.INTEGER), Column("sex", ColumnKind.CATEGORY)
+        >>> Columns([age, sex]).differs_from(Columns([sex, age]))
+        "'age: integer' and 'sex: category'"
+        """
+        pairs = zip_longest(self.rows_shown(), other.rows_shown(), fillvalue=("no column", ""))
+        for mine, theirs in pairs:
+            if mine != theirs:
+                return f"{': '.join(filter(None, mine))!r} and {': '.join(filter(None, theirs))!r}"
+        for one, another in zip(self.with_target(), other.with_target(), strict=True):
+            if one.categories and another.categories and one.categories != another.categories:
+                return f"the categories of {one.name!r}"
+        return None
+
+
+def _described(name: str, shown: str) -> tuple[Column, bool] | None:
+    """A column of a description, and whether it is the target."""
+    kind, is_target, role = shown.partition(f", {TARGET}")
+    value, _, unit = kind.partition(" (")
+    if value not in _KINDS or role:
+        return None
+    return Column(name, _KINDS[value], unit.removesuffix(")")), bool(is_target)
+
+
+def _tables(text: str) -> dict[str, list[str]]:
+    """The tables of categories in a description, by column."""
+    tables: dict[str, list[str]] = {}
+    name = ""
+    for line in text.splitlines()[1:]:
+        number, is_row, category = line.strip().partition(" = ")
+        if line.startswith(DESCRIBED):
+            name = line.removeprefix(DESCRIBED).rpartition(": ")[0]
+        elif line.startswith("    ") and is_row and number == str(len(tables.get(name, ()))):
+            tables.setdefault(name, []).append(category)
+    return tables
 
 
 _KINDS = {kind.value: kind for kind in ColumnKind}

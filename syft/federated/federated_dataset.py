@@ -25,7 +25,8 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, default_collate
 
 from syft.exceptions import UnusableSetting
-from syft.federated.base_dataset import BaseDataset, Tensor, Transform
+from syft.federated.base_dataset import BaseDataset, Tensor, Transform, columns_seen
+from syft.federated.columns import Columns
 from syft.federated.private_grid import PrivateGridNetwork
 from syft.hooks.ledger import EXTENSIONS
 from syft.hooks.torch_hook import TorchHook
@@ -78,7 +79,7 @@ class FederatedDataset:
         says.
 
         Raises :class:`~syft.exceptions.UnusableSetting` if a worker holds anything but one tensor
-        of each.
+        of each, and if two of them publish columns that differ: in name, kind, order or categories.
 
         >>> ids = bob.hold(torch.eye(3).tag("#X"), torch.arange(3).tag("#Y"))
         >>> sy.FederatedDataset.from_search([alice, bob], "#X", "#Y")
@@ -102,6 +103,7 @@ class FederatedDataset:
                 wanted = "tags that one tensor of data and one of targets have at each worker"
                 raise UnusableSetting("tags", wanted, f"{counts[0]} and {counts[1]} at {name}")
             parts.append(BaseDataset(pair[0][0], pair[1][0], transform))
+        _check_columns(parts)
         return cls(parts)
 
     @property
@@ -129,6 +131,21 @@ class FederatedDataset:
             f"FederatedDataset\n    Distributed across: {shares or 'nobody'}\n"
             f"    Number of datapoints: {sum(map(len, self))}"
         )
+
+
+def _check_columns(parts: Iterable[BaseDataset]) -> None:
+    """Refuse parts whose published columns differ: one model could not be trained on them."""
+    first: tuple[Any, Columns] | None = None
+    for part in parts:
+        columns = columns_seen(part.data)
+        if columns is None:
+            continue
+        if first is None:
+            first = part.location, columns
+        difference = first[1].differs_from(columns)
+        if difference is not None:
+            places = f"{first[0].id} and {part.location.id}"
+            raise UnusableSetting("columns", "the same at all workers", f"{difference} at {places}")
 
 
 def _words(query: str | Iterable[str]) -> tuple[str, ...]:

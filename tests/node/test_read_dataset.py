@@ -96,7 +96,8 @@ def test_columns_are_found_again_at_the_other_end(patients: Path, bob: sy.Virtua
     assert found.columns is not None and found.columns.names == ("age", "crp", "ward", "born")
     assert found.columns.target == Column("ill", ColumnKind.BOOLEAN)
     assert found.columns["born"].unit == "days since 1970-01-01"
-    assert found.columns["ward"].categories == () and found.columns["crp"].empty == 0
+    assert found.columns["ward"].categories == ("Qponml", "Zyxwvut")
+    assert found.columns["crp"].empty == 0
     assert "ward: category" in repr(found) and "<b>ward</b>" in found._repr_html_()
     age = found.data[:, found.columns.place("age")]
     assert age.get().max().item() == 918273
@@ -125,6 +126,37 @@ def test_names_cannot_break_a_description() -> None:
     assert Columns.in_description("x\n- a: b\n- : number\n- c: date, target, d") is None
     with pytest.raises(UnusableSetting, match="one of a: b, - x"):
         columns["q"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        (["a,s,y\n1,f,0\n", "s,a,y\nf,1,0\n"], "'a: integer' and 's: category' at bob and alice"),
+        (["a,s,y\n1,f,0\n", "a,s,y\n1.5,f,0\n"], "'a: integer' and 'a: number'"),
+        (["a,s,y\n1,f,0\n", "a,y\n1,0\n"], "'s: category' and 'y: integer, target'"),
+        (["a,s,y\n1,f,0\n2,m,1\n", "a,s,y\n1,m,0\n"], "the categories of 's' at bob and alice"),
+        (["a,s,y\n1,f,0\n", "a,s,y\n9,f,1\n"], None),
+    ],
+)
+def test_workers_whose_columns_differ_are_no_data_set(
+    texts: list[str],
+    problem: str | None,
+    tmp_path: Path,
+    bob: sy.VirtualWorker,
+    alice: sy.VirtualWorker,
+) -> None:
+    for text, worker in zip(texts, (bob, alice), strict=True):
+        (tmp_path / "x.csv").write_text(text)
+        dataset = sy.read_dataset(tmp_path / "x.csv", target="y")
+        dataset.publish(*(["s"] if "s" in dataset.columns.names else []))
+        worker.hold(dataset.data.tag("#X"), dataset.targets.tag("#Y"))
+    if problem is None:
+        assert len(sy.FederatedDataset.from_search([bob, alice], "#X", "#Y")) == 2
+    else:
+        with pytest.raises(UnusableSetting, match=problem):
+            sy.FederatedDataset.from_search([bob, alice], "#X", "#Y")
+    for worker in (bob, alice):
+        worker.clear_objects()
 
 
 def test_of_many_columns_a_pointer_shows_the_first(bob: sy.VirtualWorker) -> None:
