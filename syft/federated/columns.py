@@ -158,7 +158,7 @@ class Columns(Sequence[Column]):
     def in_description(cls, text: str | None) -> Columns | None:
         """The columns that a description tells of; None if it tells of none.
 
-        >>> text = "ward\\n2 rows\\n- sex: category\\n    0 = f\\n    1 = m\\n- ill: boolean, target"
+        >>> text = "3b\\n2 rows\\n- sex: category\\n    0 = f\\n    1 = m\\n- ill: boolean, target"
         >>> columns = Columns.in_description(text)
         >>> columns, columns["sex"].categories
         (sex: category
