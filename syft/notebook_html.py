@@ -78,7 +78,6 @@ def names(texts: Iterable[str]) -> str:
 
 DESCRIBED: Final = "- "
 """How the line of a column begins in a description that tells of columns."""
-_MOST_COLUMNS: Final = 1 << 12
 
 
 def described_columns(text: str | None) -> list[tuple[str, str]]:
@@ -89,7 +88,7 @@ def described_columns(text: str | None) -> list[tuple[str, str]]:
     """
     lines = (text or "").splitlines()[1:]
     items = [line.removeprefix(DESCRIBED) for line in lines if line.startswith(DESCRIBED)]
-    parts = [item.rpartition(": ") for item in items[:_MOST_COLUMNS]]
+    parts = [item.rpartition(": ") for item in items]
     return [(name, kind) for name, _, kind in parts if name]
 
 

@@ -14,11 +14,14 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from typing import Final
 
 from syft.exceptions import UnusableSetting
 from syft.notebook_html import DESCRIBED, described_columns, printable, table
 
 TARGET = "target"
+_GLANCE: Final = 100
+"""So many columns are shown."""
 
 
 class ColumnKind(enum.Enum):
@@ -121,11 +124,18 @@ class Columns(Sequence[Column]):
         ]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{printable(name)}: {kind}" for name, kind in self.rows_shown())
+        return "\n".join(f"{printable(name)}: {kind}" for name, kind in self._at_a_glance())
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return table(["column", "kind"], self.rows_shown(), named=True)
+        return table(["column", "kind"], self._at_a_glance(), named=True)
+
+    def _at_a_glance(self) -> list[tuple[str, str]]:
+        """The rows that are shown: of many, the first ones and the last, which may be a target."""
+        rows = self.rows_shown()
+        if len(rows) <= _GLANCE:
+            return rows
+        return [*rows[: _GLANCE - 1], ("…", f"{len(rows) - _GLANCE:,} more"), rows[-1]]
 
     def published(self, rows: int, text: str = "", categories: Iterable[str] = ()) -> str:
         """The description that tells others of the columns; ``text`` stands before them.

@@ -56,7 +56,7 @@ def read_image_folder(path: Path, size: tuple[int, int] | None = None) -> ReadTa
             raise FileRefused(str(file), problem, instead)
         images.append(image)
     label = Column("class", ColumnKind.CATEGORY, categories=tuple(classes))
-    targets = torch.tensor([number for number, _ in files], dtype=torch.int64)
+    targets = torch.tensor([number for number, _ in files], dtype=torch.int64, device="cpu")
     return ReadTable(torch.from_numpy(np.stack(images)), targets, Columns((), label))
 
 

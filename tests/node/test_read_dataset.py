@@ -165,6 +165,9 @@ def test_of_many_columns_a_pointer_shows_the_first(bob: sy.VirtualWorker) -> Non
     assert "\n\t\tc19: number\n\t\t…: 280 more" in repr(there) and "c20" not in repr(there)
     found = sy.BaseDataset(there, torch.ones(1).send(bob)).columns
     assert found is not None and len(found) == 300
+    lines = repr(found).splitlines()
+    assert len(lines) == 101 and lines[-2:] == ["…: 200 more", "c299: number"]
+    assert found._repr_html_().count("<tr>") == 102
 
 
 # -------------------------------------------------------------------------------- the command
