@@ -128,10 +128,12 @@ def _separator_of(path: Path, text: str) -> str:
     """The separator that divides the first line, and if several do, all lines into as many."""
     dividing = [one for one in SEPARATORS if _divides(path, text, one)]
     if len(dividing) > 1:
-        dividing = [one for one in dividing if _is_regular(path, text, one)] or dividing[:1]
+        dividing = [one for one in dividing if _is_regular(path, text, one)] or dividing
     if len(dividing) > 1:
         names = " and ".join(SEPARATORS[one] for one in dividing)
-        raise FileRefused(str(path), f"{names} both divide its lines", "say which one (separator)")
+        raise FileRefused(
+            str(path), f"{names} both divide its first line", "say which one (separator)"
+        )
     return dividing[0] if dividing else ","
 
 

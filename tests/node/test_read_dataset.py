@@ -47,9 +47,16 @@ def shown(thing: Any) -> str:
 
 def test_no_value_is_shown_of_a_data_set(patients: Path, hook: sy.TorchHook) -> None:
     dataset = sy.read_dataset(patients, target="ill")
-    assert dataset.columns is not None
+    dataset.data.describe("those of ward 3\nand more")
+    assert dataset.columns is not None and dataset.columns["ill"] is dataset.columns.target
     text = shown(dataset) + shown(dataset.columns) + repr(list(dataset.columns))
-    for expected in ("age: integer", "ward: category", "ill: boolean, target", "float32 (78, 4"):
+    for expected in (
+        "age: integer",
+        "ward: category",
+        "ill: boolean, target",
+        "float32 (78, 4",
+        "those",
+    ):
         assert expected in text
     assert "<td><b>ward</b></td><td>category</td>" in text
     assert [secret for secret in SECRETS if secret in text] == []
@@ -114,6 +121,18 @@ def test_a_data_set_that_is_sent_keeps_its_columns(patients: Path, bob: sy.Virtu
     published = sy.read_dataset(patients, target="ill").publish().send(bob)
     assert repr(published).count("ward: category") == 1
     assert published._repr_html_().count("<b>ward</b>") == 1
+
+
+def test_a_data_set_that_is_shared_shows_no_value(
+    patients: Path, hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    carol = sy.VirtualWorker(hook, id="carol")
+    dataset = sy.read_dataset(patients, target="ill", leave_out=["crp"]).fix_precision()
+    assert [secret for secret in SECRETS if secret in shown(dataset)] == []
+    shared = dataset.share(alice, bob, crypto_provider=carol)
+    text = shown(shared)
+    assert "ward: category" in text and "alice, bob" in text
+    assert [secret for secret in SECRETS if secret in text] == []
 
 
 def test_names_cannot_break_a_description() -> None:

@@ -187,6 +187,7 @@ def test_the_kind_is_that_of_all_cells(
         (["01.02.24"], "has a year of two digits in line 2"),
         (["2024-01-01", "2024-02-30"], "has a date that there is not in line 3 ('2024-02-30')"),
         (["2024-01-01 25:00"], "has a date that there is not in line 2"),
+        (["2024-01-01 10:00+25:00"], "has a date that there is not in line 2"),
         (["2024-01-01 10:00Z", "2024-01-01 10:00"], "has times with a zone and without"),
         (["1,234", "2,345"], "may have a decimal comma or groups of digits, as in line 2"),
         (["1,5", "2.5"], "has a decimal comma in line 2 ('1,5'), and a point in line 3 ('2.5')"),
@@ -333,6 +334,8 @@ def test_separators_encodings_and_what_excel_adds(tmp_path: Path) -> None:
         "a;b\n1,5;x\n2,5;y\n".encode("utf-16"),
     ):
         assert torch.equal(read(tmp_path, text).tensors["table"], expected), text
+    one_fits = read(tmp_path, 'a;"b,c"\n1;"2,3"\n4;5\n', kinds={"b,c": "category"})
+    assert one_fits.tensors["table"].tolist() == [[1, 0], [4, 1]]
     kept = read(tmp_path, "größe;w\nMüller;1\n".encode("cp1252"), encoding="cp1252").columns
     assert kept is not None and kept.names == ("größe", "w")
     assert kept["größe"].categories == ("Müller",)
@@ -351,7 +354,8 @@ def test_separators_encodings_and_what_excel_adds(tmp_path: Path) -> None:
         ("a,a\n1,2\n", "2 columns are called 'a'"),
         (",a\n0,1\n", "column 1 has no name, and values in it"),
         ("a\x1b[2J,b\n1,2\n", "cannot be printed"),
-        ("a;b,c;d\n1;2,3;4\n", "a comma and a semicolon both divide its lines"),
+        ('a;b,c\n1;"2\n', "a comma and a semicolon both divide its first line"),
+        ("a;b,c;d\n1;2,3;4\n", "a comma and a semicolon both divide its first line"),
         ("2019,2020\n1,x\n", "column 'column 2' has numbers, and words in line 2"),
         ("id,2020\n1,2\n", "neither names nor numbers alone ('id' is no number)"),
     ],
@@ -441,6 +445,10 @@ def test_what_parquet_holds_besides_is_refused_or_left_out_by_name(tmp_path: Pat
     pa.parquet.write_table(pa.table({"a": [7, 8, 7]}), path)
     said = read_file(path, settings=TableSettings(categories={"a": ["8", "7"]}))
     assert said.tensors["t"].tolist() == [[1], [0], [1]]
+    columns = [pa.array([1]), pa.array([2])]
+    pa.parquet.write_table(pa.Table.from_arrays(columns, names=["a b", "a  b"]), path)
+    with pytest.raises(FileRefused, match="two columns in it have one name"):
+        read_file(path)
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(FileRefused, match="it cannot be read as .parquet .Arrow"):
         read_file(path)
