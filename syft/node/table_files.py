@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from syft.exceptions import FileRefused
+from syft.exceptions import FileRefused, UnusableSetting
 from syft.federated.columns import Column, ColumnKind, Columns
+from syft.node.cell_forms import form_of, number
 from syft.node.column_kinds import (
     DAYS,
     SECONDS,
@@ -84,7 +85,12 @@ def read_parquet(path: Path, target: str | None, settings: TableSettings) -> Rea
         raise FileRefused(str(path), problem, "pip install 'syft-chain[parquet]'") from None
     # One thread reads: the worker's process forks, and serves from few threads.
     table = parquet.ParquetFile(path).read(use_threads=False)
+    for setting, value in (("separator", settings.separator), ("encoding", settings.encoding)):
+        if value is not None:
+            raise UnusableSetting(setting, "left out: parquet says it itself", repr(value))
     names = {" ".join(name.split()): name for name in table.column_names}
+    if not all(name and name.isprintable() for name in names):
+        raise FileRefused(str(path), "a column in it has no name that can be printed", "rename it")
     if len(names) < len(table.column_names):
         raise FileRefused(str(path), "two columns in it have one name", "rename one of them")
     settings.check_names(names)
@@ -115,11 +121,22 @@ def _typed(path: str, name: str, cells: Any, settings: TableSettings) -> ReadCol
         (types.is_null, _numbers),
     ):
         if is_type(cells.type):
-            return reader(path, name, cells)
+            return reader(path, name, _without_empty(cells, settings.empty))
     if not (types.is_string(cells.type) or types.is_large_string(cells.type)):
         problem = f"column {name!r} holds {cells.type}, which is no number, date or text"
         raise FileRefused(path, problem, "leave it out, or write it as one")
     return read_column(path, _texts(name, cells), settings)
+
+
+def _without_empty(cells: Any, empty: Sequence[str]) -> Any:
+    """The cells without the numbers that mean an empty one."""
+    from pyarrow import array, compute, scalar, types
+
+    numbers = [number(text) for text in empty if form_of(text) in ("integer", "point")]
+    if not numbers or not types.is_primitive(cells.type) or types.is_temporal(cells.type):
+        return cells
+    found = compute.is_in(cells.cast("float64", safe=False), array(numbers, "float64"))
+    return compute.if_else(found, scalar(None, cells.type), cells)
 
 
 def _texts(name: str, cells: Any) -> TextColumn:

@@ -445,6 +445,18 @@ def test_what_parquet_holds_besides_is_refused_or_left_out_by_name(tmp_path: Pat
     pa.parquet.write_table(pa.table({"a": [7, 8, 7]}), path)
     said = read_file(path, settings=TableSettings(categories={"a": ["8", "7"]}))
     assert said.tensors["t"].tolist() == [[1], [0], [1]]
+    cells = {"a": [7, -99, 8], "b": [1.5, -99.0, math.nan], "c": ["x", "-99", "x"], "d": [True] * 3}
+    pa.parquet.write_table(pa.table(cells), path)
+    content = read_file(path, settings=TableSettings(empty=["-99"]))
+    assert content.columns is not None
+    assert [one.empty for one in content.columns] == [1, 2, 1, 0]
+    expected = np.array([[7, 1.5, 0, 1], [math.nan, math.nan, -1, 1], [8, math.nan, 0, 1]])
+    np.testing.assert_array_equal(content.tensors["t"].numpy(), expected)
+    with pytest.raises(UnusableSetting, match="encoding must be left out"):
+        read_file(path, settings=TableSettings(encoding="utf-8"))
+    pa.parquet.write_table(pa.table({"": [1]}), path)
+    with pytest.raises(FileRefused, match="has no name that can be printed"):
+        read_file(path)
     columns = [pa.array([1]), pa.array([2])]
     pa.parquet.write_table(pa.Table.from_arrays(columns, names=["a b", "a  b"]), path)
     with pytest.raises(FileRefused, match="two columns in it have one name"):
