@@ -5,17 +5,17 @@ yet nothing in them is executed: arrays of Python objects are refused, and ``tor
 weights alone.  (Its restricted unpickler is not trusted with what others send: nothing that arrives
 over a wire comes here.)
 
-=================  ==========================================================  ===================
-suffix             what is in it                                               names
-=================  ==========================================================  ===================
-``.npy``           one array                                                   the file's
-``.npz``           arrays                                                      the arrays'
-``.pt``, ``.pth``  a tensor, a list of them, or a dictionary (a state_dict)    the file's, the keys
-``.csv``, ``.tsv``  a table (:mod:`syft.node.table_files`)                     the file's
-``.parquet``       a table; needs the package ``pyarrow``                      the file's
-``.safetensors``   tensors; needs the package ``safetensors``                  the tensors'
-a folder           a folder of images for each class; needs ``pillow``         data, target
-=================  ==========================================================  ===================
+==================  ========================================================  ====================
+suffix              what is in it                                             names
+==================  ========================================================  ====================
+``.npy``            one array                                                 the file's
+``.npz``            arrays                                                    the arrays'
+``.pt``, ``.pth``   a tensor, a list of them, or a dictionary (a state_dict)  the file's, the keys
+``.csv``, ``.tsv``  a table (:mod:`syft.node.table_files`)                    the file's
+``.parquet``        a table; needs the package ``pyarrow``                    the file's
+``.safetensors``    tensors; needs the package ``safetensors``                the tensors'
+a folder            a folder of images for each class; needs ``pillow``       data, target
+==================  ========================================================  ====================
 
 Numbers of arrays and tensors keep their dtypes.  Of a table with a target, and of images, there are
 two tensors, ``data`` and ``target``.
