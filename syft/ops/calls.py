@@ -69,7 +69,7 @@ def may_keep(flags: int, target: Any, tensor: Any) -> bool:
 
 
 @cache
-def _parameters(op: int) -> dict[str, tuple[int, Any]]:
+def parameters(op: int) -> dict[str, tuple[int, Any]]:
     """The place of each parameter of an op and its default; none where torch tells of none."""
     function = FUNCTIONS[op]
     if isinstance(function, FunctionType):
@@ -94,7 +94,7 @@ def argument(op: int, name: str, args: Sequence[Any], kwargs: Mapping[str, Any])
     >>> argument(BY_NAME["torch.nn.functional.instance_norm"], "use_input_stats", ("x",), {})
     True
     """
-    place, default = _parameters(op).get(name, (len(args), None))
+    place, default = parameters(op).get(name, (len(args), None))
     return args[place] if place < len(args) else kwargs.get(name, default)
 
 
@@ -104,7 +104,7 @@ def has_parameter(op: int, name: str) -> bool:
     >>> has_parameter(BY_NAME["torch.nn.functional.embedding"], "max_norm")
     True
     """
-    return name in _parameters(op)
+    return name in parameters(op)
 
 
 _RUNNING: Final = ("running_mean", "running_var")

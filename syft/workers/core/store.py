@@ -397,7 +397,8 @@ class ObjectStore:
 
     def _forget_all(self, ids: Iterable[int]) -> None:
         objects, charged, tags = self.objects, self._charged, self.tags
-        self._graphs_kept.drop(filterfalse(objects.__contains__, ids))
+        if self._graphs_kept.records or self._graphs_kept.ends:
+            self._graphs_kept.drop(filterfalse(objects.__contains__, ids))
         if not charged.keys().isdisjoint(ids):
             self.charges.release([id for id in ids if id in charged and id not in objects])
         if not tags.noted.keys().isdisjoint(ids):

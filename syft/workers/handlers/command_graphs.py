@@ -158,7 +158,13 @@ def writes(op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether an operation may give graphs to its operands, or write to them."""
     if FLAGS[op] & _WRITES:
         return not FLAGS[op] & GRADIENT
-    return bool(kwargs.get("inplace")) or "out" in kwargs or _is_in_place(op, args)
+    return _may_be_in_place(kwargs) or "out" in kwargs or _is_in_place(op, args)
+
+
+def _may_be_in_place(keywords: dict[str, Any]) -> bool:
+    """Whether a keyword does not say that nothing is written.  It may be a private tensor, whose
+    truth nobody is to learn, so it is not asked whether it is true."""
+    return keywords.get("inplace", False) is not False
 
 
 def _is_in_place(op: int, args: Sequence[Any]) -> bool:
@@ -174,7 +180,7 @@ def records(values: Iterable[Any], flags: int) -> bool:
 def is_written(named: dict[str, Any], values: Sequence[Any], flags: int) -> bool:
     """Whether an operation with these keywords has an ``out``, or writes to its first operand and
     autograd records it."""
-    return "out" in named or (bool(named.get("inplace")) and records(values, flags))
+    return "out" in named or (_may_be_in_place(named) and records(values, flags))
 
 
 def passed(

@@ -168,7 +168,9 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     if not (charges.guarded or program.branches):
         seen = not runs_unseen(program, charges, values)
         results = SizedProgram(program, charges).run(values) if seen else program.run(values)
-        charges.graphs.freed = type(results) is not Partial and frees_results(program.program)
+        if charges.graphs.on_the_way:
+            whole = type(results) is not Partial
+            charges.graphs.freed = whole and frees_results(program.program)
         return results
     charges.graphs.freed = False
     sized = SizedProgram(program, charges)

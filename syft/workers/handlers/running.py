@@ -24,11 +24,10 @@ from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, shortcut
 from syft.workers.core.state_machine import Answer, WorkerCore
-from syft.workers.handlers.command_graphs import records
+from syft.workers.execution.kept_memory import has_graph, is_recorded
 from syft.workers.handlers.commands import run_in_modes
 from syft.workers.handlers.guarded_run import Concealed, Outputs
 from syft.workers.handlers.programs import Prepared, prepare
-from syft.workers.execution.kept_memory import has_graph
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import copy_of
 from syft.workers.wire.definitions import Definition, InputKind
@@ -138,28 +137,57 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
             entry = table.use(run.number)
     if entry is not None and entry.bare:
         values = _fast_path_inputs(core, run, entry)
-        contested = core.contested
-        if values is not None and not (contested and _may_change(core, entry, peer)):
+        if values is not None and not (core.contested and _may_change(core, entry, peer)):
             core.stats.cache_hits += 1
-            prepared: Prepared = entry.what
-            call = Call(core, run, frame, peer, read=Ready(entry, entry.last))
-            changes = records(values, run.flags) and _changes(entry)
-            if changes:
-                call.graphs.begin(call.named())
-            try:
-                results = prepared.perform(core, values, peer)
-            finally:
-                if prepared.alters:
-                    call.altered(EVERYTHING)
-                if changes:
-                    call.graphs.wrote()
-            if contested:
-                prepared.only_reads = True  # it has run: it is what it will be
-            _note_way(call, results)
-            reply = _stored(core, run, results, peer)
-            call.note_made((run.out,))
-            return reply
+            return _run_at_once(core, run, frame, peer, entry, values)
     return _general(core, run, frame, peer)
+
+
+def _run_at_once(
+    core: WorkerCore, run: Run, frame: Frame, peer: Peer, entry: NumberedCall, values: list[Any]
+) -> Reply:
+    """Run a common definition on the values of its inputs; most have no graphs to account for."""
+    prepared: Prepared = entry.what
+    contested, call = core.contested, None
+    if prepared.alters or _records(values, run.flags):
+        call = Call(core, run, frame, peer, read=Ready(entry, entry.last))
+        results = _run_on_graphs(call, values)
+    else:
+        results = prepared.perform(core, values, peer)
+    if contested:
+        prepared.only_reads = True  # it has run: it is what it will be
+    reply = _stored(core, run, results, peer)
+    if any(map(has_graph, results)):
+        call = call or Call(core, run, frame, peer, read=Ready(entry, entry.last))
+        _note_way(call, results)
+        call.note_made((run.out,))
+        return reply
+    core.store.charges.graphs.on_the_way = 0
+    if core.contested:
+        core.note_made((run.out,))
+    return reply
+
+
+def _run_on_graphs(call: Call, values: list[Any]) -> Sequence[Any]:
+    """Run a common definition that may change facts, or that autograd records."""
+    entry, run = call.read.entry, call.message
+    changes = _records(values, run.flags) and _changes(entry)
+    if changes:
+        call.graphs.begin(call.named())
+    try:
+        results: Sequence[Any] = entry.what.perform(call.core, values, call.peer)
+    finally:
+        if entry.what.alters:
+            call.altered(EVERYTHING)
+        if changes:
+            call.graphs.wrote()
+    return results
+
+
+def _records(values: list[Any], flags: int) -> bool:
+    """Whether autograd records what a run does to its inputs."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return bool(flags & GRAD_MODE) and any(map(is_recorded, tensors))
 
 
 def _note_way(call: Call, results: Sequence[Any]) -> None:

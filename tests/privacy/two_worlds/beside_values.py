@@ -1,5 +1,5 @@
-"""Actions of random programs about what goes beside values: gradients, failures near the edge of a
-grid, and questions that a plan asks of its inputs.
+"""Actions of random programs about what goes beside values: gradients, settings of operations,
+failures near the edge of a grid, and questions that a plan asks of its inputs.
 
 Each leans towards the operands for which there is something to be told: leaves with a private
 gradient, numbers of which one world's have no place on the grid, and shapes that follow from
@@ -8,14 +8,16 @@ private values.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 import syft as sy
 from syft.codes import ConversionCode
-from syft.ops.nested import leaves
-from syft.ops.table import BY_NAME
+from syft.ops.calls import parameters
+from syft.ops.nested import leaves, replace
+from syft.ops.table import BY_NAME, FLAGS, INPLACE_OPTION
 from syft.program.program import Action, Program, Slot
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -24,6 +26,7 @@ from syft.workers.execution.public_facts import TOLD
 from syft.workers.wire import messages
 from syft.workers.wire.references import Reference
 from tests.privacy.two_worlds.observer import Failed
+from tests.privacy.two_worlds.samples import Sample
 
 if TYPE_CHECKING:
     from tests.privacy.two_worlds.generator import RandomProgram
@@ -248,5 +251,42 @@ def _hidden(program: RandomProgram, rows: bool) -> Any:
     return next((leaf for leaf in leaves(made) if isinstance(leaf, Reference)), made)
 
 
-BESIDE_VALUES = ((hand_out, 8), (on_grids, 10), (ask_by_a_plan, 4))
+# -------------------------------------------------------------------------------------- settings
+
+
+def set_privately(program: RandomProgram) -> None:
+    """A private number in the place of a setting: a flag or a number among the arguments of a
+    sample, or a keyword that it leaves out.  Nothing may follow from what it is."""
+    rng = program.rng
+    flagged = rng.choice([name for name in _FLAGGED if name in program.samples.forms])
+    sample = program.samples.draw(rng, flagged if rng.random() < 0.3 else None)
+    if sample is None:
+        return
+    args, kwargs = sample.args, dict(sample.kwargs)
+    given = [leaf for leaf in leaves((args, kwargs)) if type(leaf) in _NUMBERS]
+    left_out = [
+        name
+        for name in [*parameters(BY_NAME[sample.name])][len(args) :]
+        if name not in kwargs and name not in ("out", "dtype", "layout", "device")
+    ]
+    number = program.put(torch.tensor(rng.choice((True, True, 0, 1, 2, 0.5))), True, bad=0)
+    if left_out and (not given or rng.random() < 0.5):
+        kwargs["inplace" if "inplace" in left_out else rng.choice(left_out)] = number
+    elif given:
+        changed, places = rng.randrange(len(given)), count()
+
+        def placed(leaf: Any) -> Any:
+            return number if type(leaf) in _NUMBERS and next(places) == changed else leaf
+
+        args, kwargs = replace((args, kwargs), placed)
+    laid = program.laid_out(Sample(sample.name, args, kwargs))
+    program.call(laid.name, *laid.args, grad=rng.random() < 0.5, **laid.kwargs)
+
+
+_NUMBERS = (bool, int, float)
+_FLAGGED = tuple(name for name, op in BY_NAME.items() if FLAGS[op] & INPLACE_OPTION)
+"""The operations that a flag tells to write to their operand."""
+
+
+BESIDE_VALUES = ((hand_out, 8), (on_grids, 10), (ask_by_a_plan, 4), (set_privately, 8))
 """The actions, with how often they are drawn; see ``WEIGHTS`` of the generator."""

@@ -483,7 +483,7 @@ def sweep(program: RandomProgram) -> None:
 
 BIASED = (
     *((train, 3), (in_a_group, 3), (overwrite_saved, 2), (under_two_ids, 2), (copy_module, 3)),
-    *((copy_leaf, 2), (of_two_owners, 2), (on_chains, 4), (near_a_limit, 20)),
+    *((copy_leaf, 2), (of_two_owners, 2), (on_chains, 5), (near_a_limit, 20)),
     (advance, 2),
     (with_form, 4),
     (one_twice, 2),

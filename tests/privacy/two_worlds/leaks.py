@@ -25,6 +25,7 @@ from syft.workers.execution import (
 )
 from syft.workers.execution.moved_memory import Moves
 from syft.workers.execution.public_sizes import PublicSize, public_size
+from syft.workers.handlers import command_graphs
 from syft.workers.handlers.share_runs import SlotGuards
 from syft.workers.labels import memory_labels
 from syft.workers.labels.memory_labels import BLANK, Label, bare_copy_of, full_guard_of, protect
@@ -124,6 +125,11 @@ def _as_given(args: Any, kwargs: Any, *more: Any) -> Any:
     return args, kwargs
 
 
+def _is_in_place(keywords: Any) -> bool:
+    """Whether a flag says that an operation writes to its operand, be it private or not."""
+    return bool(keywords.get("inplace"))
+
+
 def _nothing(*args: Any) -> None:
     pass
 
@@ -156,6 +162,7 @@ LEAKS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
         (private_results, "_hiding_labels", lambda guard, made: (Label(guard), BLANK)),
     ),
     "shares": lambda: _with((SlotGuards, "of", _nothing)),
+    "settings": lambda: _with((command_graphs, "_may_be_in_place", _is_in_place)),
     "operands": lambda: _with((Packer, "gradients", property(lambda self: True, _nothing))),
 }
 """By name: a copy whose gradient is not asked about; limits that compare private sizes, and charge
@@ -164,7 +171,7 @@ that is no leaf; a property that a plan asks for; results that a graph saved, wr
 are; a failure under the guard of one operand; an object under two ids; a gradient that nothing
 guards, one inside a chain, and one that goes along with an operand; what a call writes, as of a
 call whose operands are others; sizes that follow from private ones, as if they were public; what
-programs on shares make, as if it were public."""
+programs on shares make, as if it were public; a private flag whose truth is asked."""
 
 
 def look_for(leak: str, samples: Samples, seed: int, most: int) -> Report:

@@ -246,5 +246,6 @@ def _serve(
     run: Callable[[Samples, str, bool, bool], Report],
     writer: Connection,
 ) -> None:
+    torch.set_num_threads(1)  # the parent's threads are not here, and torch would wait for them
     for seed in seeds:
         writer.send(run(samples, seed, alike, shrinking))
