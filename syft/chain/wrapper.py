@@ -24,7 +24,7 @@ from syft.chain.chosen_methods import ChosenMethods
 from syft.chain.link import PLAIN, Link
 from syft.codes import TypeCode
 from syft.exceptions import DataStaysPut, LocationMismatch, MalformedMessage, UnsupportedOperation
-from syft.ops.nested import Arguments, Keywords, is_container, leaves
+from syft.ops.nested import Arguments, Keywords, is_container, leaves, replace
 from syft.program.recording.builder import FOREIGN, register_foreign
 from syft.serde.expect import expect_fields
 from syft.serde.packer import Packer, Unpacker
@@ -47,8 +47,8 @@ consist of operations that links know.  A kind of link fills this in on import.
 """
 
 _BELOW = (
-    "torch reached below the chain (functionalize, jit.trace and torch.tensor(x) do); write it "
-    "with ordinary tensor operations"
+    "functionalize, jit.trace and torch.tensor(x) reach below the chain; write it with ordinary "
+    "tensor operations: x.clone() in the place of torch.tensor(x)"
 )
 
 
@@ -102,6 +102,8 @@ class Wrapper(ChosenMethods, torch.Tensor):
         first = links[0]
         for link in links:
             if link.at_function_level:
+                if func.name() == _TAKEN:
+                    raise LocationMismatch("torch.Tensor.set_", (link.place(), "here"))
                 raise UnsupportedOperation(str(func), type(link).__name__, _BELOW)
             if type(link) is not type(first):
                 first = _kind_that_takes(func, first, link)
@@ -226,6 +228,19 @@ class Wrapper(ChosenMethods, torch.Tensor):
         array = self.child.array(dtype)
         return self._refuse("numpy conversion") if array is None else array
 
+    def __array_function__(self, func: Any, types: Any, args: Arguments, kwargs: Keywords) -> Any:
+        if func in _ABOUT_SHAPES:
+            return func._implementation(*args, **kwargs)
+
+        def array(value: Any) -> Any:
+            return np.asarray(value) if type(value) is Wrapper else value
+
+        return func(*replace(args, array), **replace(kwargs, array))
+
+    def __round__(self, decimals: int | None = None) -> NoReturn:
+        written = "x.round()" if decimals is None else f"x.round(decimals={decimals})"
+        raise UnsupportedOperation("round(x)", type(self.child).__name__, f"write {written}")
+
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse("dlpack export")
 
@@ -272,6 +287,11 @@ NEAR_ATTRIBUTES: Final = {
 for _name, _about in NEAR_ATTRIBUTES.items():
     setattr(Wrapper, _name, _near(_name, _about))
 
+_TAKEN: Final = "aten::set_.source_Tensor"
+
+_ABOUT_SHAPES = (np.shape, np.ndim, np.size)
+"""The functions of numpy that need no value."""
+
 _PASSED_ON = frozenset((Wrapper, int, float, bool))
 
 
@@ -287,8 +307,25 @@ def _near_method(name: str, operation: Any) -> Callable[..., Any]:
         if between or not (link.at_function_level and _PASSED_ON.issuperset(map(type, args))):
             if computes and type(args[0]) is np.ndarray:
                 return theirs(*_with_number(tensor, args[0]))
+            if operation is torch.Tensor.__getitem__ and type(args[0]) is str:
+                instead = "a tensor has no columns of a name: the first one is x[:, 0]"
+                raise UnsupportedOperation(f"x[{args[0]!r}]", type(link).__name__, instead)
             return theirs(tensor, *args, **kwargs)
         return link.call(operation, (tensor, *args), {})
+
+    method.__name__, method.__doc__ = name, theirs.__doc__
+    hide_from_compiler(method)
+    return method
+
+
+def _reflected(name: str) -> Callable[..., Any]:
+    """The operator of what stands on the right of an array of numpy; torch sees to all else."""
+    theirs: Any = getattr(torch.Tensor, name)
+
+    def method(tensor: Any, other: Any) -> Any:
+        if type(other) is np.ndarray:
+            tensor, other = _with_number(tensor, other)
+        return theirs(tensor, other)
 
     method.__name__, method.__doc__ = name, theirs.__doc__
     hide_from_compiler(method)
@@ -321,6 +358,8 @@ NEAR: Final[dict[str, Any]] = {
 """The methods of a wrapper that ask the first link themselves, and what torch knows them as."""
 for _name, _operation in NEAR.items():
     setattr(Wrapper, _name, _near_method(_name, _operation))
+for _name in ("__radd__", "__rsub__", "__rmul__", "__rtruediv__"):
+    setattr(Wrapper, _name, _reflected(_name))
 
 
 def reroute_near(route: Callable[[Any, Any], Any]) -> None:

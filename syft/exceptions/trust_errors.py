@@ -17,6 +17,8 @@ class PermissionDenied(SyftError):
 
     >>> print(PermissionDenied("get", "bob", "mallory"))
     get: this value on 'bob' is private, and user 'mallory' may not read it.
+    >>> print(PermissionDenied("torch.Tensor.item", "bob", None, instead="ask its owner"))
+    torch.Tensor.item: this value on 'bob' is private, and no user was named. Ask its owner.
     """
 
     def __init__(
@@ -28,8 +30,12 @@ class PermissionDenied(SyftError):
         owner: object = None,
         to: str | None = None,
         sender: str | None = None,
+        instead: str = "",
     ) -> None:
-        super().__init__(action, worker, user, id, owner, to, sender)
+        super().__init__(
+            action, worker, user, id, owner, to, sender, *([instead] if instead else ())
+        )
+        self.instead = instead
         self.action, self.worker, self.user, self.id, self.owner = action, worker, user, id, owner
         self.to, self.sender = to, sender
 
@@ -44,6 +50,7 @@ class PermissionDenied(SyftError):
             from_whom = f"from {self.sender!r}, not from {self.user!r}. Choose a fresh id."
             return f"{self.action}: {value} on {self.worker!r} is promised to come {from_whom}"
         if self.id is None:
+            ask = f" {self.instead[0].upper()}{self.instead[1:]}." if self.instead else ask
             return f"{self.action}: {value} on {self.worker!r} is private, and {denied}.{ask}"
         whose = "the owner of the worker" if self.owner is None else repr(self.owner)
         held = f"{value} on {self.worker!r} holds what belongs to {whose}, and"

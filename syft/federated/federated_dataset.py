@@ -116,8 +116,13 @@ class FederatedDataset:
         return list(self.datasets)
 
     def __getitem__(self, worker: Any) -> BaseDataset:
-        """The part at a worker; raises KeyError if there is none."""
-        return self.datasets[getattr(worker, "id", worker)]
+        """The part at a worker; raises :class:`~syft.exceptions.UnusableSetting` for others."""
+        name = getattr(worker, "id", worker)
+        if name not in self.datasets:
+            expected = f"a worker that holds a part ({', '.join(self.datasets) or 'none does'})"
+            rows = ": FederatedDataLoader goes through the rows" if isinstance(name, int) else ""
+            raise UnusableSetting("worker", expected, f"{name!r}{rows}")
+        return self.datasets[name]
 
     def __len__(self) -> int:
         return sum(map(len, self))
@@ -201,8 +206,11 @@ class FederatedDataLoader:
         num_workers: int = 0,
         pin_memory: bool = False,
     ) -> None:
-        if batch_size < 1:
-            raise UnusableSetting("batch_size", "1 or more", str(batch_size))
+        if not isinstance(federated_dataset, FederatedDataset):
+            got = f"a {type(federated_dataset).__name__}: divide it with .federate(workers)"
+            raise UnusableSetting("federated_dataset", "a FederatedDataset", got)
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise UnusableSetting("batch_size", "1 or more", repr(batch_size))
         most = max(1, len(federated_dataset.workers))
         if not 1 <= num_iterators <= most:
             raise UnusableSetting("num_iterators", f"from 1 to {most}", str(num_iterators))
@@ -335,6 +343,8 @@ def dataset_federate(
 
 def _places(workers: Iterable[Location | str]) -> list[Any]:
     """The workers, which must be different ones."""
+    if isinstance(workers, str) or not isinstance(workers, Iterable):
+        raise UnusableSetting("workers", "a list of workers", f"a {type(workers).__name__}")
     local = TorchHook.current().local_worker
     places = [local.get_worker(worker) for worker in workers]
     if not places or len(set(places)) < len(places):

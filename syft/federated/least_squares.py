@@ -253,7 +253,8 @@ def _check_one_owner(row: Sequence[torch.Tensor]) -> None:
     """Raise unless these are pointers to as many rows of one owner."""
     places = tuple(map(place_of, row))
     if len(set(places)) != 1 or not first_link(row[0]).remote_links():
-        raise LocationMismatch("the rows of one owner", places)
+        instead = "send X and y of one owner to one worker"
+        raise LocationMismatch("the rows of one owner", tuple(dict.fromkeys(places)), instead)
     if len({len(one) for one in row}) != 1:
         sizes = ", ".join(str(len(one)) for one in row)
         raise UnusableSetting(f"what {places[0]} has", "as many rows in each list", sizes)

@@ -14,7 +14,7 @@ from typing import Any
 from syft.callers import warn_user
 from syft.exceptions import SyftError, UnusableSetting, WorkerClosed, WorkerTimeout
 from syft.workers.labels.guards import without_frames
-from syft.workers.shells.worker import Worker, pointers_found
+from syft.workers.shells.worker import Worker, pointers_found, words_in
 from syft.workers.wire.messages import Search
 
 
@@ -52,10 +52,11 @@ class PrivateGridNetwork:
         self.unreachable = {}
         errors: list[Exception] = []
         answers: dict[str, Callable[[], list[Any]]] = {}
+        words = words_in(query)
         found: dict[str, list[Any]] = {}
         for worker in self.workers:
             with self._noting(worker.id, errors):
-                answers[worker.id] = _search_later(worker, query)
+                answers[worker.id] = _search_later(worker, words)
         for name, answer in answers.items():
             with self._noting(name, errors):
                 found[name] = answer()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from syft.chain.wrapper import first_link
-from syft.exceptions import NotSendable
+from syft.exceptions import NotSendable, UnsupportedOperation
 from syft.ids import new_id
 from syft.workers.client.transport import Owner
 
@@ -89,6 +91,24 @@ def description(tensor: torch.Tensor) -> str | None:
     """
     links = first_link(tensor).remote_links()
     return links[0].description if links else tensor.__dict__.get("_description")
+
+
+def set_own(name: str, tensor: torch.Tensor, value: Any) -> None:
+    """Give a tensor that is here an attribute of its own in the place of one of the hook's.
+
+    Raises :class:`~syft.exceptions.UnsupportedOperation` for a pointer, where this would change
+    nothing at the worker.
+
+    >>> torch.ones(2).send(bob).location = alice
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.UnsupportedOperation: PointerTensor has no rule for location = ...: ...
+    """
+    link = first_link(tensor)
+    if name != "id" and link.remote_links():
+        instead = "move(), tag() and describe() change it, and search(id) gives another pointer"
+        raise UnsupportedOperation(f"{name} = ...", type(link).__name__, instead)
+    tensor.__dict__[name] = value
 
 
 def offer(tensor: torch.Tensor, owner: Owner) -> None:

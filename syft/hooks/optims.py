@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from syft.exceptions import UnknownWorker
+from syft.exceptions import UnknownWorker, UnusableSetting
 
 
 class Optims:
@@ -22,6 +22,9 @@ class Optims:
     """
 
     def __init__(self, workers: Iterable[Any], optim: Optimizer) -> None:
+        if not isinstance(optim, Optimizer):
+            expected = "an optimizer, as torch.optim.Adam(model.parameters()) is"
+            raise UnusableSetting("optim", expected, f"a {type(optim).__name__}")
         kind: Any = type(optim)
         names = [worker if isinstance(worker, str) else worker.id for worker in workers]
         self.optimizers: dict[str, Optimizer] = {

@@ -9,13 +9,18 @@ all of it, and nothing is done before an error is about to end a program or a ce
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
+import itertools
 import os
 import sys
 import sysconfig
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Final
+
+import numpy as np
+import torch
 
 from syft.callers import SYFT, TORCH, running_shell
 from syft.exceptions import SyftError
@@ -27,8 +32,10 @@ _ASKED_FOR: Final = "Raised on worker "
 _ELSEWHERE: Final = "Traceback "
 """How a note begins that holds the traceback of another worker."""
 
-_IN_NOTEBOOKS: Final = (SyftError, RuntimeError, OSError, LookupError, ValueError, TypeError)
-"""The classes of errors that another worker, or torch on behalf of syft, raises for a mistake."""
+_ALIKE: Final = 0.7
+"""How alike a name that is not there and one that is must be for the second to be meant."""
+_NO_TENSORS: Final = (list, tuple, int, float, np.ndarray, type(None))
+"""What is taken for a tensor most often."""
 
 
 @contextlib.contextmanager
@@ -36,8 +43,8 @@ def shortened(error: BaseException) -> Iterator[None]:
     """A context in which an error has the frames of the user alone, as have those it follows from.
 
     This is for an error that is about to be printed; afterwards it is as it was.  An error that
-    did not come through syft, or that is none of a user's mistakes (a ``KeyError`` inside syft,
-    say), stays whole, and so does one that no line of the user has led to.
+    did not come through syft, or that is none of a user's mistakes (a ``KeyError`` deep inside
+    syft, say), stays whole, and so does one that no line of the user has led to.
 
     >>> x = torch.ones(2).send(bob)
     >>> try:
@@ -54,7 +61,7 @@ def shortened(error: BaseException) -> Iterator[None]:
     try:
         internal = {id(state.error) for state in states if _is_internal(state)}
         for state in states:
-            if _is_mistake(state.error) and id(state.error) not in internal:
+            if _is_mistake(state) and id(state.error) not in internal:
                 state.shorten(internal)
         yield
     finally:
@@ -181,11 +188,44 @@ def _outside(error: BaseException, internal: set[int]) -> BaseException | None:
     return None
 
 
-def _is_mistake(error: BaseException) -> bool:
-    """Whether an error is one that syft means for the user, or torch's own about the operands."""
-    if isinstance(error, (SyftError, OSError)) or type(error) is RuntimeError:
+def _is_mistake(state: _State) -> bool:
+    """Whether an error is one that syft means for the user, or torch's own about the operands; or
+    code of the user raised it, or the one function of syft that the user called: of any class, it
+    is about the arguments then."""
+    error = state.error
+    if isinstance(error, (SyftError, OSError)) or type(error) in (
+        RuntimeError,
+        NotImplementedError,
+    ):
         return True
-    return any(note.startswith(_ASKED_FOR) for note in _notes(error))
+    if any(note.startswith(_ASKED_FOR) for note in _notes(error)):
+        return True
+    below = itertools.takewhile(_is_installed, reversed(state.files))
+    return sum(file.startswith(SYFT) for file in below) <= 1
+
+
+def _meant(error: BaseException) -> str | None:
+    """What may have been meant by an attribute that is not there: another one, which Python tells
+    where it prints an error, and notebooks do not; or that of a tensor.
+
+    >>> _meant(AttributeError(name="sned", obj=torch.ones(2))), _meant(KeyError("sned"))
+    ("Did you mean 'send'?", None)
+    >>> print(_meant(AttributeError(name="tag", obj=[1.0])))
+    'tag' is an attribute of tensors, not of list: make one of it, as torch.tensor(...) does.
+    """
+    if not isinstance(error, AttributeError) or error.name is None:
+        return None
+    kind = type(error.obj)
+    ours = kind.__module__.partition(".")[0] == "syft"
+    if (ours or kind in _NO_TENSORS) and hasattr(torch.Tensor, error.name):
+        make = "" if ours or error.obj is None else ": make one of it, as torch.tensor(...) does"
+        return f"{error.name!r} is an attribute of tensors, not of {kind.__name__}{make}."
+    if not ours and not issubclass(kind, (torch.Tensor, torch.nn.Module)):
+        return None
+    known = (*dir(kind), *getattr(error.obj, "__dict__", ()))
+    names = [name for name in known if not name.startswith("_")]
+    close = difflib.get_close_matches(error.name, names, 1, _ALIKE)
+    return f"Did you mean {close[0]!r}?" if close else None
 
 
 # ------------------------------------------------------------------------------ where it is printed
@@ -204,7 +244,7 @@ def shorten_tracebacks(ledger: Ledger) -> None:
     """
     shell = running_shell()
     if shell is not None and not shell.custom_exceptions:
-        shell.set_custom_exc(_IN_NOTEBOOKS, _show_in_shell)
+        shell.set_custom_exc((Exception,), _show_in_shell)
         handler = shell.CustomTB
         ledger.when_undone(
             lambda: shell.set_custom_exc((), None) if shell.CustomTB == handler else None
@@ -225,6 +265,9 @@ def _show_in_shell(
 ) -> None:
     """Show an error as IPython would, which calls this in the place of its own method."""
     with shortened(error):
+        meant = _meant(error) if _is_wanted() else None
+        if meant is not None:
+            vars(error)["__notes__"] = [meant, *_notes(error)]
         shell.showtraceback(
             (kind, error, error.__traceback__), tb_offset=tb_offset, running_compiled_code=True
         )

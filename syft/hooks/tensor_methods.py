@@ -14,7 +14,7 @@ import torch
 
 from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
-from syft.exceptions import NothingToGet, UnsupportedOperation
+from syft.exceptions import NothingToGet, UnsupportedOperation, UnusableSetting
 from syft.hooks.sending import Location, names_of, refuse_shared
 from syft.tensors.shared.shared_values import get_shared
 from syft.workers.execution.leaving import copy_in_graph
@@ -61,6 +61,8 @@ def get(
     >>> x.get(wait=False).result()
     tensor([1., 2.])
     """
+    if not (user is None or isinstance(user, str)):
+        raise UnusableSetting("user", "the name of a user (a string)", f"a {type(user).__name__}")
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     shared = not link.at_function_level and link.shared_cell() is not None
     if wait:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
@@ -236,7 +237,8 @@ class TorchHook:
         for name, method in {**TENSOR_METHODS, **_tensor_methods_of(local)}.items():
             self._ledger.add(torch.Tensor, name, method)
         for name, compute in {**TENSOR_ATTRIBUTES, "owner": _owner_of_tensor(local)}.items():
-            self._ledger.add(torch.Tensor, name, Attribute(name, compute))
+            assign = partial(labels.set_own, name)
+            self._ledger.add(torch.Tensor, name, Attribute(name, compute, assign))
         for name in renamed.COLLECTING:
             attribute = Attribute(name, renamed.collects, renamed.set_collects)
             self._ledger.add(torch.Tensor, name, attribute)

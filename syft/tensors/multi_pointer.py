@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -16,8 +16,13 @@ from syft.ops.nested import Arguments, Keywords, leaves, rebuild_tuple, replace
 from syft.chain.wrapper import Wrapper, wrap
 from syft.ops.calls import mutated_argument
 from syft.codes import TypeCode
-from syft.exceptions import LocationMismatch, MalformedMessage, UnsupportedOperation
-from syft.ops.table import flags_of
+from syft.exceptions import (
+    LocationMismatch,
+    MalformedMessage,
+    UnsupportedOperation,
+    UnusableSetting,
+)
+from syft.ops.table import flags_of, name_of
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, unpack_items
 from syft.tensors.pointer import PointerTensor
@@ -139,8 +144,16 @@ class MultiPointerTensor(Link):
                 return value
 
             results.append(operation(*replace(args, at), **replace(kwargs, at)))
+        found = combine_results(results)
+        if type(found) is list and getattr(operation, "__name__", "") in _ONE_NUMBER:
+            instead = "each worker has one of its own: get() is a list of them"
+            raise UnsupportedOperation(name_of(operation), cls.__name__, instead)
         target = mutated_argument(flags_of(operation), args, kwargs)
-        return combine_results(results) if target is None or results[0] is None else target
+        return found if target is None or results[0] is None else target
+
+
+_ONE_NUMBER: Final = frozenset(("__bool__", "__int__", "__float__", "__complex__", "__index__"))
+"""The methods that Python has return one number."""
 
 
 def _names(operation: Any, args: Arguments, kwargs: Keywords) -> list[str]:
@@ -150,11 +163,11 @@ def _names(operation: Any, args: Arguments, kwargs: Keywords) -> list[str]:
         if type(leaf) is Wrapper and isinstance(leaf.child, MultiPointerTensor):
             names = sorted(leaf.child.pointers)
             if found is not None and names != sorted(found):
-                raise LocationMismatch(str(operation), ("+".join(found), leaf.child.place()))
+                raise LocationMismatch(name_of(operation), ("+".join(found), leaf.child.place()))
             found = found or list(leaf.child.pointers)
         elif type(leaf) is Wrapper:
             place = found or ["several workers"]
-            raise LocationMismatch(str(operation), ("+".join(place), leaf.child.place()))
+            raise LocationMismatch(name_of(operation), ("+".join(place), leaf.child.place()))
     return found or []
 
 
@@ -185,8 +198,8 @@ def _combine_nested(results: list[Any]) -> Any:
 def combine(pointers: Any) -> Wrapper:
     """Combine pointers to tensors at different workers into one multi-pointer.
 
-    Raises :class:`~syft.exceptions.LocationMismatch` for tensors that are not pointers, or for two
-    at the same worker.
+    Raises :class:`~syft.exceptions.LocationMismatch` for tensors that are not pointers, and
+    :class:`~syft.exceptions.UnusableSetting` for two at the same worker.
 
     >>> combine([torch.ones(2).send(alice), torch.zeros(2).send(bob)]).get()
     [tensor([1., 1.]), tensor([0., 0.])]
@@ -197,7 +210,7 @@ def combine(pointers: Any) -> Wrapper:
             raise LocationMismatch("combine", ("several workers", "here"))
         name = pointer.child.location.id
         if name in by_name:
-            raise LocationMismatch("combine: one pointer for each worker", (name, name))
+            raise UnusableSetting("workers", "different workers", f"{name!r} twice")
         by_name[name] = pointer
     return wrap(MultiPointerTensor(by_name))
 

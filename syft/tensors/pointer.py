@@ -19,7 +19,6 @@ from syft.codes import TypeCode
 from syft.exceptions import (
     LocationMismatch,
     MalformedMessage,
-    NothingToGet,
     UnsupportedOperation,
 )
 from syft.ids import first_id, new_id
@@ -579,6 +578,7 @@ def relay(call: Call, message: Relay) -> Done:
         if travelling_guard_of(kept) is not None:
             core.guard()
     else:
-        raise NothingToGet("remote_get")
+        instead = "it acts on a pointer to a pointer; get() brings this one here"
+        raise UnsupportedOperation("remote_get", "what is a tensor at its worker", instead)
     core.store.replace(message.id, kept)
     return Done(message.seq)

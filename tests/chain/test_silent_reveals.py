@@ -226,7 +226,7 @@ def test_a_custom_function_works_below_autograd(hook: sy.TorchHook) -> None:
     assert x.grad.float_prec().tolist() == [100.0, 100.0]
 
 
-BELOW = "torch reached below the chain (functionalize, jit.trace and torch.tensor(x) do); write "
+BELOW = "functionalize, jit.trace and torch.tensor(x) reach below the chain; write it with "
 
 
 @pytest.mark.parametrize("make", ABOVE, indirect=True)

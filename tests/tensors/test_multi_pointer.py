@@ -46,8 +46,8 @@ def test_combining_pointers(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> N
     assert [row.get() for row in (both * 2)][0][1].item() == 40.0
     assert (both + both).get()[1].tolist() == [40.0]
     again = torch.ones(1).send(bob)
-    assert refusal(lambda: sy.combine_pointers(one, again)) == here(
-        "combine: one pointer for each worker", "bob", "bob"
+    assert refusal(lambda: sy.combine_pointers(one, again)) == (
+        "UnusableSetting: workers must be different workers, got 'bob' twice."
     )
     assert refusal(lambda: sy.combine_pointers(one, torch.ones(1))) == here(
         "combine", "several workers", "here"

@@ -24,7 +24,7 @@ from enum import Enum
 import torch
 
 from syft.crypto.gates.public_factors import nearest
-from syft.exceptions import EncodingError, UnsupportedOperation
+from syft.exceptions import EncodingError, UnsupportedOperation, UnusableSetting
 
 RING_END = 2**63
 FLOOR = -(2**61)
@@ -88,6 +88,8 @@ def make_grid(base: int, digits: int) -> Grid:
     if base not in BASES:
         bases = f"bases {BASES.start} to {BASES.stop - 1}"
         raise EncodingError(f"with base {base}", bases, "choose base 2 or base 10")
+    if not isinstance(digits, int):
+        raise UnusableSetting("precision_fractional", "a number of digits", repr(digits))
     if digits < 0 or base**digits > LARGEST_SCALE:
         most = int(math.log(LARGEST_SCALE, base) + 1e-9)
         raise EncodingError(

@@ -30,7 +30,7 @@ class RemoteReference:
     _id: int | None = None
 
     def __del__(self) -> None:
-        if self.garbage_collect_data:
+        if getattr(self, "garbage_collect_data", False):  # else its making has failed
             self.connection.garbage.append(self.id_at_location)
 
     @property

@@ -49,9 +49,9 @@ def refusal(
     >>> x = torch.ones(2); protect(x, Guard(frozenset()))
     >>> error = refusal("a question", torch.add, [1, x], {}, "bob", "eve")
     >>> print(error)  # doctest: +NORMALIZE_WHITESPACE
-    a question (torch.add of private argument 1: be admitted, with as_user(...) or a token, or ask
-    the owner): this value on 'bob' is private, and user 'eve' may not read it.
-    >>> "(torch.add: be admitted" in str(refusal("a question", torch.add, [], {}, "bob", "eve"))
+    torch.add of private argument 1, a question: this value on 'bob' is private, and user 'eve' may
+    not read it. Be admitted, with as_user(...) or a token, or ask the owner.
+    >>> str(refusal("a question", torch.add, [], {}, "bob", "eve")).startswith("torch.add, a")
     True
     """
     given = (*enumerate(args), *kwargs.items())
@@ -60,8 +60,8 @@ def refusal(
     way = _WAYS.get(what) if form is None else f"it needs {form.needs}"
     ways = (*([way] if way else ()), _ADMITTED)
     of = f" of private argument {', '.join(private)}" if private else ""
-    call = f"{name_of(function)}{of}: {'; or '.join(ways)}"
-    return PermissionDenied(f"{what} ({call})", worker, user)
+    action, instead = f"{name_of(function)}{of}, {what}", "; or ".join(ways)
+    return PermissionDenied(action, worker, user, instead=instead)
 
 
 _ADMITTED: Final = "be admitted, with as_user(...) or a token, or ask the owner"

@@ -52,6 +52,8 @@ class NamedDatasets:
         if getattr(dataset, "transform", None) is not None:
             instead = "without a transform: apply it to the data before"
             raise UnusableSetting("dataset", instead, "one with a transform")
+        if not hasattr(dataset, "data") or not hasattr(dataset, "targets"):
+            raise UnusableSetting("dataset", "a sy.BaseDataset", f"a {type(dataset).__name__}")
         parts = [_offered(dataset.data, key, DATA), _offered(dataset.targets, key, TARGET)]
         worker: Any = self
         known: dict[str, list[int]] = vars(self).setdefault("_offered", {})

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from syft.exceptions import UnknownWorker, WorkerClosed
+from syft.exceptions import UnknownWorker, UnusableSetting, WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
 from syft.workers.client.monitor import Monitor, exclusive
@@ -108,12 +108,16 @@ class Network:
         return next(iter(self.hosts.values()))
 
     def find(self, name: Any, asked: str) -> Any:
-        """The worker of that name; :class:`~syft.exceptions.UnknownWorker` if there is none."""
-        try:
-            return self.workers[name]
-        except (KeyError, TypeError):  # TypeError: an unhashable value is not a name
-            others = tuple(sorted(set(self.workers) - {asked}))
-            raise UnknownWorker(str(name), asked, others) from None
+        """The worker of that name; :class:`~syft.exceptions.UnknownWorker` if there is none, and
+        :class:`~syft.exceptions.UnusableSetting` for what is no name."""
+        if not isinstance(name, (str, int)):
+            several = ": name them one by one" if isinstance(name, (list, tuple)) else ""
+            got = f"a {type(name).__name__}{several}"
+            raise UnusableSetting("a worker", "a worker or its name", got)
+        if name in self.workers:
+            return self.workers[name]  # type: ignore[index]  # an id may be a number
+        others = tuple(sorted(str(each) for each in self.workers if each != asked))
+        raise UnknownWorker(str(name), asked, others)
 
     def observe(self, sender: str, receiver: str, frame: Frame) -> None:
         """Show one frame to every observer."""

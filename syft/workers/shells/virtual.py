@@ -19,6 +19,7 @@ from syft.exceptions import (
     NotSendable,
     ObjectNotFound,
     ProgramError,
+    UnusableSetting,
     WorkerIdTaken,
 )
 from syft.ids import new_id
@@ -92,6 +93,10 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
     ) -> None:
         self.id = id
         data = _only_tensors(data)
+        if hook is not None and not hasattr(hook, "local_worker"):
+            raise UnusableSetting(
+                "hook", "what sy.TorchHook(torch) gives", f"a {type(hook).__name__}"
+            )
         self.network = Network() if hook is None else hook.local_worker.network
         settings = {
             "hook": hook is not None,
@@ -285,6 +290,8 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         >>> bob.add_worker(dan).get_worker("dan")
         <VirtualWorker id:dan #objects:0>
         """
+        if not isinstance(worker, Worker):
+            raise UnusableSetting("worker", "a worker", f"a {type(worker).__name__}")
         known = self.network.workers
         if known.get(worker.id, worker) is not worker:
             raise WorkerIdTaken(worker.id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 
@@ -26,7 +26,8 @@ from syft.exceptions import (
 from syft.ids import first_id, new_id
 from syft.notebook_html import table
 from syft.ops.returns import returns
-from syft.ops.table import BY_NAME, REFUSED_NAMES
+from syft.ops.table import BY_NAME, REFUSED_NAMES, name_of
+from syft.serde.registry import register_hint
 from syft.workers.client.answers import summaries_in
 from syft.workers.client.connection import Connection
 from syft.workers.client.group import MessageGroup
@@ -49,6 +50,21 @@ class Worker(TrainingCalls, ABC):
     >>> sorted(Worker.__abstractmethods__)
     ['close', 'transport_for']
     """
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> NoReturn:
+        """Raises :class:`~syft.exceptions.UnusableSetting`: torch was given a worker.
+
+        >>> torch.ones(2).to(bob)
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.UnusableSetting: an argument of torch.Tensor.to must be a tensor, ...
+        """
+        expected = "a tensor, a number or a device"
+        got = f"a {cls.__name__}: x.send(worker) puts x there, and x.move(worker) takes it there"
+        raise UnusableSetting(f"an argument of {name_of(func)}", expected, got)
 
     id: str
     """Its name in this process."""
@@ -339,6 +355,9 @@ class CallerAsUser:
     def connections(self) -> list[Any]:
         """The open connections of the caller, for whomever they are."""
         return self.root.connections()
+
+
+register_hint(Worker, "x.send(worker) puts x there, and x.move(worker) takes it there")
 
 
 def found_by(connection: Connection, *query: Query) -> list[Any]:
