@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 import torch
 
+import syft.serde as serde
 from syft.callers import warn_user
 from syft.chain.wrapper import first_link
 from syft.exceptions import NotThere, UnsupportedOperation
@@ -180,7 +181,6 @@ _MODULES: Final = {
     ),
     "syft.generic": _LINKS,
     "syft.grid": "sy.PrivateGridNetwork searches workers, and sy.connect(address) gives one",
-    "syft.serde.compression": "what gains by it is compressed, and nothing is to be set",
     "syft.messaging": "plans are sy.func2plan and sy.Plan; messages are the package's own affair",
     "syft.workers.base": _WORKERS,
     "syft.workers.node_client": _WORKERS,
@@ -208,6 +208,23 @@ _MOVED: Final = {
     "syft.workers.websocket_server": ("WebsocketServerWorker",),
 }
 """For each module whose names are names of the package now: these."""
+
+_COMPRESSION: Final = "syft.serde.compression"
+
+
+class _SetBefore(ModuleType):
+    """A module of earlier versions in which programs set something, which changes nothing now."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        codes = {"NO_COMPRESSION": 40, "LZ4": 41, "ZSTD": 42}
+        vars(self).update(codes, default_compress_scheme=codes["LZ4"])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("__"):
+            warn_user(f"{self.__name__} is a module of earlier versions: {name} changes nothing")
+        super().__setattr__(name, value)
+
 
 _ABOVE: Final = {above for name in _MOVED for above in _packages_of(name)} - {
     "syft.federated",
@@ -249,7 +266,7 @@ class RenamedModules:
         ...
         ImportError: sy.Protocol is not there yet: send a plan to each worker, and move the ...
         """
-        if fullname in _MOVED or fullname in _ABOVE:
+        if fullname in _MOVED or fullname in _ABOVE or fullname == _COMPRESSION:
             return _ModuleSpec(fullname, RenamedModules(), is_package=True)
         above = next((one for one in (fullname, *_packages_of(fullname)) if one in _MODULES), None)
         if above is not None:
@@ -260,8 +277,9 @@ class RenamedModules:
             raise ImportError(str(error), name=fullname)
         return None
 
-    def create_module(self, spec: Any) -> None:
-        """Python makes it."""
+    def create_module(self, spec: Any) -> ModuleType | None:
+        """What is set in is made here, the others by Python."""
+        return _SetBefore(spec.name) if spec.name == _COMPRESSION else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Give a module the names that it had, with one warning that says where they are now."""
@@ -286,5 +304,6 @@ def explain_renamed_modules(public: Callable[[str], Any]) -> None:
     """Have Python ask :class:`RenamedModules` last; once, however often it is called.  ``public``
     gives the names of the package."""
     RenamedModules.public = staticmethod(public)
+    vars(serde).setdefault("compression", _SetBefore(_COMPRESSION))
     if RenamedModules not in sys.meta_path:
         sys.meta_path.append(RenamedModules)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
+from syft.callers import warn_user
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NotALeaf, NotShareable, NothingToGet
 from syft.hooks import bulk
@@ -29,6 +30,7 @@ from syft.tensors.shared.additive_sharing import shared_tensor
 from syft.tensors.shared.session_client import SessionClient
 from syft.tensors.shared.sessions import session_among
 from syft.tensors.shared.shared_values import (
+    SPLIT_THERE,
     ENCODE_FIRST,
     check_shareable,
     get_each,
@@ -51,6 +53,8 @@ def share(
     protocol: str | None = None,
     user: str | None = None,
     allow_dealing_party: bool = False,
+    field: int | None = None,
+    dtype: str | None = None,
 ) -> torch.Tensor:
     """Split a tensor among two workers or more: each gets random integers that add up to it.
 
@@ -59,7 +63,12 @@ def share(
     without one this process deals.  It must not be one of the workers, unless
     ``allow_dealing_party``: that one can then read what the others open, which is nearly all that
     is computed with.  With ``requires_grad`` the shared tensor is a leaf that does.
-    A remote tensor is split by the worker that holds it, and this process sees nothing of it.
+    A remote tensor is split by the worker that holds it, and this process sees nothing of it.  The
+    first ``get()`` of what that gives warns, and returns it as it is: in earlier versions it was
+    the pointer to it that one got.  ``decrypt()``, and ``get()`` of what is computed, open it.
+
+    ``field`` and ``dtype`` are those of earlier versions: integers are of 64 bits, in the ring of
+    2^64, and a warning says so of anything else.
 
     The values are integers, bits, or numbers in fixed precision.  Raises
     :class:`~syft.exceptions.NotShareable` for others, :class:`~syft.exceptions.WrongParties`, and
@@ -69,6 +78,10 @@ def share(
     >>> (x + x).get()
     tensor([2, 4])
     """
+    if field not in (None, 2**64) or dtype not in (None, "long"):
+        warn_user(
+            "shares are integers of 64 bits, in the ring of 2^64: leave out field= and dtype="
+        )
     if _is_remote(tensor):
         if user is not None:
             raise NotShareable(
@@ -79,7 +92,9 @@ def share(
         owner = _pointer_of(tensor).owner
         _check_splittable(tensor, crypto_provider)
         session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
-        return _split_remotely(tensor, session, requires_grad)
+        shared = _split_remotely(tensor, session, requires_grad)
+        shared.__dict__[SPLIT_THERE] = True
+        return shared
     check_shareable(tensor)
     session = session_among(owner, workers, crypto_provider, protocol, allow_dealing_party)
     guard = _guard_of(tensor, session, workers, owner, user)
@@ -201,7 +216,7 @@ def encrypt(
     """
     if tensor.is_floating_point() and not is_fixed(tensor):
         tensor = fix_precision(tensor, precision_fractional, base)
-    return share(
+    shared = share(
         tensor,
         *workers,
         owner=owner,
@@ -210,6 +225,8 @@ def encrypt(
         protocol=protocol,
         allow_dealing_party=allow_dealing_party,
     )
+    shared.__dict__.pop(SPLIT_THERE, None)
+    return shared
 
 
 def decrypt(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:

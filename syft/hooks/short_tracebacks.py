@@ -208,14 +208,19 @@ def _meant(error: BaseException) -> str | None:
     """What may have been meant by an attribute that is not there: another one, which Python tells
     where it prints an error, and notebooks do not; or that of a tensor.
 
-    >>> _meant(AttributeError(name="sned", obj=torch.ones(2))), _meant(KeyError("sned"))
-    ("Did you mean 'send'?", None)
-    >>> print(_meant(AttributeError(name="tag", obj=[1.0])))
-    'tag' is an attribute of tensors, not of list: make one of it, as torch.tensor(...) does.
+    >>> _meant(AttributeError(name="reshap", obj=torch.ones(2))), _meant(KeyError("reshap"))
+    ("Did you mean 'reshape'?", None)
+    >>> print(_meant(AttributeError(name="sum", obj=[1.0])))
+    'sum' is an attribute of tensors, not of list: make one of it, as torch.tensor(...) does.
+    >>> print(_meant(AttributeError(name="sum", obj=torch.ones(2).max(dim=0))))
+    These are several tensors: write .values.sum for that of the first one.
     """
     if not isinstance(error, AttributeError) or error.name is None:
         return None
     kind = type(error.obj)
+    if kind.__module__ == "torch.return_types":
+        first = f".{kind.__match_args__[0]}.{error.name}"
+        return f"These are several tensors: write {first} for that of the first one."
     ours = kind.__module__.partition(".")[0] == "syft"
     if (ours or kind in _NO_TENSORS) and hasattr(torch.Tensor, error.name):
         make = "" if ours or error.obj is None else ": make one of it, as torch.tensor(...) does"

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import torch
 
+from syft.callers import warn_user
 from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation, UnusableSetting
 from syft.hooks.sending import Location, names_of, refuse_shared
-from syft.tensors.shared.shared_values import get_shared
+from syft.tensors.shared.shared_values import SPLIT_THERE, get_shared
 from syft.workers.execution.leaving import copy_in_graph
 from syft.workers.labels.origin import names_in
 
@@ -44,7 +45,8 @@ def get(
     It comes without its graph, detached; ``x.move(sy.local_worker)`` keeps that.  A backward pass
     over a graph that stays, and that ends at a leaf which was brought here, is refused.
 
-    A pointer to a pointer gives the inner pointer.  A shared tensor is put together here; its
+    A pointer to a pointer gives the inner pointer.  A shared tensor is put together here (but the
+    first ``get()`` of what was shared at another worker gives the shared tensor); its
     shares stay while it lives, and so does a parameter of a module that was sent, which the module
     goes on using.  A multi-pointer gives every part, as a list or
     (``sum_results``) added up.  Gradients of leaves and tags come along.  ``user`` names the user
@@ -66,6 +68,12 @@ def get(
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     shared = not link.at_function_level and link.shared_cell() is not None
     if wait:
+        if shared and user is None and tensor.__dict__.pop(SPLIT_THERE, False):
+            warn_user(
+                "share() of a pointer gives the shared tensor already, and this get() does "
+                "not open it: leave it out, or write decrypt()"
+            )
+            return tensor
         if shared:
             return get_shared([tensor], user)[0]
         return link.get(user, sum_results, _PART in tensor.__dict__)

@@ -278,7 +278,7 @@ def test_what_is_private_goes_to_a_dealing_party_that_its_owner_names(hook, few)
     x = torch.tensor([1, 2])
     private = x.private_tensor(["ann"], allow_destinations=[dan, *rest]).send(dan, user="ann")
     with pytest.raises((PermissionDenied, SessionEnded), match=few.provider.id):
-        private.share(*few.parties, **few.settings).get()
+        private.share(*few.parties, **few.settings).decrypt()
     with pytest.raises(PermissionDenied):
         x.private_tensor(["ann"], allow_destinations=rest).share(*few.parties, **few.settings)
     named = [dan, *few.parties]

@@ -301,7 +301,7 @@ def test_a_remote_tensor_is_split_by_its_holder(alice, bob, carol, dan):
             shared = sent.share(alice, bob, crypto_provider=carol)
             assert shared.dtype is x.dtype
             assert torch.equal((shared + shared).get() > 0, (x + x) > 0)
-            assert torch.equal(shared.get(), x)
+            assert torch.equal(shared.decrypt(), x)
     assert trace
 
 
@@ -346,7 +346,7 @@ def test_private_tensors_go_where_their_owner_allows(hook, alice, bob, carol, da
     x = torch.tensor([1, 2])
     private = x.private_tensor(["ann"], allow_destinations=[dan]).send(dan, user="ann")
     with pytest.raises((PermissionDenied, SessionEnded), match="may not go to"):
-        private.share(alice, bob, crypto_provider=carol).get()
+        private.share(alice, bob, crypto_provider=carol).decrypt()
     allowed = x.private_tensor(["ann"], allow_destinations=[dan, alice, bob]).send(dan, user="ann")
     shared = allowed.share(alice, bob, crypto_provider=carol)
     doubled = shared * 2

@@ -255,7 +255,7 @@ def shares(w: World) -> Any:
         lambda: shared.reveal(to=alice),
         lambda: shared.reveal(to=mallory),
         lambda: shared.refresh().get(),
-        lambda: x.share(w.eve, mallory, crypto_provider=alice).get(),
+        lambda: x.share(w.eve, mallory, crypto_provider=alice).decrypt(),
         lambda: x.share(w.eve, alice),
     )
 

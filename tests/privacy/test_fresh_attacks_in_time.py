@@ -392,9 +392,9 @@ def shares_of_what_has_no_place(w: World) -> Any:
     parties, mallory = (w.eve, w.alice.as_user("eve")), w.mallory.as_user("eve")
     z = w.public(1, 2, 3, 4)
     return w.tried(
-        lambda: x.fix_precision().share(*parties, crypto_provider=mallory).get(),
-        lambda: z[index].long().share(*parties, crypto_provider=mallory).get(),
-        lambda: x[x > 1].long().share(*parties, crypto_provider=mallory).get(),
+        lambda: x.fix_precision().share(*parties, crypto_provider=mallory).decrypt(),
+        lambda: z[index].long().share(*parties, crypto_provider=mallory).decrypt(),
+        lambda: x[x > 1].long().share(*parties, crypto_provider=mallory).decrypt(),
         lambda: x[x > 1].long().share(*parties, crypto_provider=mallory).shape,
         lambda: x.long().share(*parties, crypto_provider=mallory).reveal(to=mallory),
         lambda: [worker.objects_count() for worker in (w.bob, w.alice)],

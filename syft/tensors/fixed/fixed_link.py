@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 import torch
 
 from syft.chain.link import Level, Link
+from syft.callers import warn_user
 from syft.chain.wrapper import Wrapper, first_link, place_of, wrap_like
 from syft.exceptions import HookError, UnsupportedOperation
 from syft.notebook_html import line
 from syft.ops.calls import written_arguments
-from syft.ops.nested import Arguments, Keywords, is_container, leaves
+from syft.ops.nested import Arguments, Keywords, is_container, leaves, replace
 from syft.tensors.fixed.grid import Excess, Grid, decode, encode, encode_number
 from syft.tensors.fixed.rings.integer_ring import Ring
 from syft.tensors.fixed.rings.ring_link import RingLink, as_integers, overloads, ring_of
@@ -94,6 +95,8 @@ class FixedPrecisionTensor(Link):
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Run one aten operation by its rule, or by the fallback."""
+        if operation is not torch.ops.aten.copy_.default:
+            args, kwargs = _on_one_grid(operation, args, kwargs)
         finer = cls.finer_rules.get(operation)
         if finer is not None and any(is_fixed(arg) and arg.child.finer for arg in args):
             found = finer(operation, *args, **kwargs)
@@ -135,6 +138,26 @@ class FixedPrecisionTensor(Link):
     def over(self, elements: torch.Tensor) -> torch.Tensor:
         """Other integers on the same grid."""
         return fixed(elements, self.grid)
+
+
+def _on_one_grid(operation: Any, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
+    """The operands on the finest of their grids, or on that of what is written to; a warning says
+    so.  Rounding to the finer grid changes a number by half a step of it."""
+    grids = {leaf.child.grid: None for leaf in leaves((args, kwargs)) if is_fixed(leaf)}
+    if len(grids) < 2:
+        return args, kwargs
+    grid = max(grids, key=lambda grid: grid.scale)
+    if written_arguments(operation) and is_fixed(args[0]):
+        grid = args[0].child.grid
+    others = " and ".join(str(other) for other in grids if other is not grid)
+    warn_user(f"operands of {others} are brought to {grid}: encode them alike with fix_precision()")
+
+    def brought(value: Any) -> Any:
+        if not is_fixed(value) or value.child.grid is grid:
+            return value
+        return fixed(on_grid(value.child, grid), grid)
+
+    return replace(args, brought), replace(kwargs, brought)
 
 
 def any_private(args: Arguments, kwargs: Keywords) -> bool:
@@ -256,18 +279,10 @@ def is_fixed(value: Any) -> bool:
 
 
 def grid_among(op: Any, values: Iterable[Any]) -> Grid:
-    """The grid of the fixed tensors among the values; all must be on one.
-
-    Raises :class:`~syft.exceptions.UnsupportedOperation` when they are on several: the caller has
-    to choose the precision of the result.
-    """
-    found: Grid | None = None
-    for value in leaves(tuple(values)):
-        if is_fixed(value):
-            grid = value.child.grid
-            if found is not None and grid is not found:
-                raise different_grids(op, found, grid)
-            found = grid
+    """The grid of the fixed tensors among the values, which :meth:`FixedPrecisionTensor.call` has
+    brought to one."""
+    fixed_ones = (value for value in leaves(tuple(values)) if is_fixed(value))
+    found: Grid | None = next((value.child.grid for value in fixed_ones), None)
     if found is None:
         raise no_rule(op, "a fixed-precision tensor stands where only a plain one can")
     return found
@@ -284,8 +299,6 @@ def integers(op: Any, value: Any, grid: Grid, excess: Excess = Excess.REFUSE) ->
         link: Any = value.child
         if isinstance(link, RingLink):
             return as_integers(value) * grid.scale
-        if link.grid is not grid:
-            raise different_grids(op, grid, link.grid)
         return link.child
     for kinds, encoder in _ENCODERS:
         if isinstance(value, kinds):
@@ -369,19 +382,6 @@ def no_rule(op: Any, instead: str) -> UnsupportedOperation:
     FixedPrecisionTensor has no rule for aten.set_: use copy_().
     """
     return UnsupportedOperation(str(op), "FixedPrecisionTensor", instead)
-
-
-def different_grids(op: Any, one: Grid, other: Grid) -> UnsupportedOperation:
-    """The error for operands on two grids, naming both.
-
-    >>> from syft.tensors.fixed.grid import make_grid
-    >>> print(different_grids("aten.add", make_grid(2, 16), make_grid(10, 3)))
-    FixedPrecisionTensor has no rule for aten.add: the operands are on two grids (base 2 with 16 \
-digits and base 10 with 3 digits); bring them to one with .fix_prec().
-    """
-    return no_rule(
-        op, f"the operands are on two grids ({one} and {other}); bring them to one with .fix_prec()"
-    )
 
 
 # ------------------------------------------------------------------------------------- the table

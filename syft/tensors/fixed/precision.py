@@ -164,12 +164,13 @@ def float_precision(x: torch.Tensor) -> torch.Tensor:
     >>> float_precision(fix_precision(torch.tensor([1.5, -2.0])))
     tensor([ 1.5000, -2.0000])
 
-    The bits of a comparison become 0.0 and 1.0:
+    The bits of a comparison become 0.0 and 1.0, and so does what was counted of them:
 
-    >>> float_precision(fix_precision(torch.tensor([1.5, -2.0])) > 0)
-    tensor([1., 0.])
+    >>> above = fix_precision(torch.tensor([1.5, 2.0])) > 0
+    >>> float_precision(above), float_precision(above.sum())
+    (tensor([1., 1.]), tensor(2.))
     """
-    if x.dtype is torch.bool and type(x) is not Wrapper:
+    if x.dtype in (torch.bool, torch.int64) and type(x) is not Wrapper:
         return x.float()
     _refuse_plain("float_precision", x)
     if x.requires_grad and torch.is_grad_enabled():

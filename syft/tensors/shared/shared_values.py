@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -23,6 +23,9 @@ from syft.tensors.shared.session_client import SessionClient
 from syft.workers.labels.guards import Guard
 
 ENCODE_FIRST = "call .fix_precision() first"
+
+SPLIT_THERE: Final = "_split_there"
+"""Marks what another worker has split, until somebody gets it."""
 
 
 def share_values(

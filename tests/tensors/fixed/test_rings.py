@@ -123,8 +123,9 @@ def test_two_private_rings_do_not_meet(ring):
 
 
 def test_two_grids_do_not_meet_in_a_ring_either(ring):
-    with pytest.raises(UnsupportedOperation, match="bring them to one with .fix_prec"):
-        blind(numbers(1.0), ring) + blind(numbers(1.0), ring, 20)
+    with pytest.warns(UserWarning, match="16 digits are brought to base 2 with 20 digits"):
+        both = blind(numbers(1.0), ring) + blind(numbers(1.0), ring, 20)
+    assert reveal(both).tolist() == [2.0] and both.child.grid.digits == 20
 
 
 def test_other_links_hold_no_integers_of_a_ring():

@@ -137,19 +137,18 @@ def test_comparisons_are_plain_and_clamp_what_is_beyond():
 
 
 def test_two_grids_do_not_meet():
+    x, y = fixed(1.5), fixed(1.25, digits=3)
+    text = "operands of base 10 with 3 digits are brought to base 2 with 16 digits"
+    for operation, wanted in ((torch.add, 2.75), (torch.sub, 0.25), (torch.mul, 1.875)):
+        with pytest.warns(UserWarning, match=text):
+            assert values(operation(x, y)) == [wanted]
+        with pytest.warns(UserWarning, match=text):
+            assert abs(values(operation(y, x))[0]) == wanted
+    with pytest.warns(UserWarning, match=text):
+        assert (x > y).tolist() == [True] and torch.cat([x, y]).child.grid is x.child.grid
+    with pytest.warns(UserWarning, match="of base 2 with 16 digits are brought to base 10 with 3"):
+        assert values(y.add_(x)) == [2.75] and y.child.grid.base == 10
     x, y = fixed(1.0), fixed(1.0, digits=3)
-    text = (
-        "FixedPrecisionTensor has no rule for aten.{}: the operands are on two grids (base 2 with "
-        "16 digits and base 10 with 3 digits); bring them to one with .fix_prec()."
-    )
-    for operation, name in (
-        (torch.add, "add.Tensor"),
-        (torch.mul, "mul.Tensor"),
-        (torch.eq, "eq.Tensor"),
-    ):
-        with pytest.raises(UnsupportedOperation) as caught:
-            operation(x, y)
-        assert str(caught.value) == text.format(name)
     assert values(x + fix_precision(y, 16, 2)) == [2.0]
     assert values(x.copy_(fixed(0.25, digits=3))) == [0.25]
 

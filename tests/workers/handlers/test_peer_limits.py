@@ -612,7 +612,7 @@ REPEATED: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "sum_private": ("handlers.collective._program", lambda x, y: sy.sum_private(x, y)[0].get()),
     "share": (
         "handlers.sharing._pieces",
-        lambda x, y: x.share(x.location, y.location, crypto_provider="dealer").get(),
+        lambda x, y: x.share(x.location, y.location, crypto_provider="dealer").decrypt(),
     ),
 }
 """What goes through all elements of an object, and the function that makes memory for them."""

@@ -86,14 +86,14 @@ def shared(scene: Scene) -> Any:
     """The values, once they have been shared by three workers."""
     parties = scene.alice, scene.carol
     x = (scene.found * 1).fix_precision().share(*parties, crypto_provider=scene.dealer)
-    return x.get().float_precision().tolist()
+    return x.decrypt().tolist()
 
 
 def shared_from_here(scene: Scene) -> Any:
     """The same of a private tensor of the program."""
     x = torch.tensor(scene.found.tolist()).private_tensor(["ann"]).fix_precision()
     parties = scene.alice, scene.carol
-    return x.share(*parties, crypto_provider=scene.dealer).get().float_precision().tolist()
+    return x.share(*parties, crypto_provider=scene.dealer).decrypt().tolist()
 
 
 def shared_from_both(scene: Scene) -> Any:
