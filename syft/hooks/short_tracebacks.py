@@ -217,7 +217,7 @@ def _meant(error: BaseException) -> str | None:
     """
     if not isinstance(error, AttributeError) or error.name is None:
         return None
-    kind = type(error.obj)
+    kind: Any = type(error.obj)
     if kind.__module__ == "torch.return_types":
         first = f".{kind.__match_args__[0]}.{error.name}"
         return f"These are several tensors: write {first} for that of the first one."
