@@ -225,11 +225,15 @@ def _meant(error: BaseException) -> str | None:
     if (ours or kind in _NO_TENSORS) and hasattr(torch.Tensor, error.name):
         make = "" if ours or error.obj is None else ": make one of it, as torch.tensor(...) does"
         return f"{error.name!r} is an attribute of tensors, not of {kind.__name__}{make}."
-    if not ours and not issubclass(kind, (torch.Tensor, torch.nn.Module)):
-        return None
-    known = (*dir(kind), *getattr(error.obj, "__dict__", ()))
-    names = [name for name in known if not name.startswith("_")]
-    close = difflib.get_close_matches(error.name, names, 1, _ALIKE)
+    if ours or issubclass(kind, (torch.Tensor, torch.nn.Module)):
+        return _alike(error.obj, error.name)
+    return None
+
+
+def _alike(owner: Any, name: str) -> str | None:
+    known = (*dir(type(owner)), *getattr(owner, "__dict__", ()))
+    names = [one for one in known if not one.startswith("_")]
+    close = difflib.get_close_matches(name, names, 1, _ALIKE)
     return f"Did you mean {close[0]!r}?" if close else None
 
 

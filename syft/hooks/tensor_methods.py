@@ -68,14 +68,8 @@ def get(
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     shared = not link.at_function_level and link.shared_cell() is not None
     if wait:
-        if shared and user is None and tensor.__dict__.pop(SPLIT_THERE, False):
-            warn_user(
-                "share() of a pointer gives the shared tensor already, and this get() does "
-                "not open it: leave it out, or write decrypt()"
-            )
-            return tensor
         if shared:
-            return get_shared([tensor], user)[0]
+            return _opened(tensor, user)
         return link.get(user, sum_results, _PART in tensor.__dict__)
     if shared:
         instead = "call get(), or sy.get_all() for several at once"
@@ -85,6 +79,17 @@ def get(
         raise UnsupportedOperation("get(sum_results=True, wait=False)", "a pointer", instead)
     handles = [link.start_get(user, keep=is_part(tensor)) for link in _remote_links(tensor, "get")]
     return handles[0] if len(handles) == 1 else handles
+
+
+def _opened(tensor: torch.Tensor, user: str | None) -> torch.Tensor:
+    """A shared tensor, put together; but as it is the first time, if another worker split it."""
+    if user is None and tensor.__dict__.pop(SPLIT_THERE, False):
+        warn_user(
+            "share() of a pointer gives the shared tensor already, and this get() does not open "
+            "it: leave it out, or write decrypt()"
+        )
+        return tensor
+    return get_shared([tensor], user)[0]
 
 
 def move(
