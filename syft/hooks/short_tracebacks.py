@@ -34,7 +34,9 @@ _ELSEWHERE: Final = "Traceback "
 
 _ALIKE: Final = 0.7
 """How alike a name that is not there and one that is must be for the second to be meant."""
-_NO_TENSORS: Final = (list, tuple, int, float, np.ndarray, type(None))
+_MADE_TENSORS: Final = (list, tuple, int, float, np.ndarray)
+"""What tensors are made of."""
+_NO_TENSORS: Final = (*_MADE_TENSORS, type(None))
 """What is taken for a tensor most often."""
 
 
@@ -223,11 +225,10 @@ def _meant(error: BaseException) -> str | None:
         return f"These are several tensors: write {first} for that of the first one."
     ours = kind.__module__.partition(".")[0] == "syft"
     if (ours or kind in _NO_TENSORS) and hasattr(torch.Tensor, error.name):
-        make = "" if ours or error.obj is None else ": make one of it, as torch.tensor(...) does"
+        make = ": make one of it, as torch.tensor(...) does" if kind in _MADE_TENSORS else ""
         return f"{error.name!r} is an attribute of tensors, not of {kind.__name__}{make}."
-    if ours or issubclass(kind, (torch.Tensor, torch.nn.Module)):
-        return _alike(error.obj, error.name)
-    return None
+    hooked = ours or issubclass(kind, (torch.Tensor, torch.nn.Module))
+    return _alike(error.obj, error.name) if hooked else None
 
 
 def _alike(owner: Any, name: str) -> str | None:

@@ -63,8 +63,7 @@ def get(
     >>> x.get(wait=False).result()
     tensor([1., 2.])
     """
-    if not (user is None or isinstance(user, str)):
-        raise UnusableSetting("user", "the name of a user (a string)", f"a {type(user).__name__}")
+    _check_user(user)
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     shared = not link.at_function_level and link.shared_cell() is not None
     if wait:
@@ -79,6 +78,11 @@ def get(
         raise UnsupportedOperation("get(sum_results=True, wait=False)", "a pointer", instead)
     handles = [link.start_get(user, keep=is_part(tensor)) for link in _remote_links(tensor, "get")]
     return handles[0] if len(handles) == 1 else handles
+
+
+def _check_user(user: Any) -> None:
+    if not (user is None or isinstance(user, str)):
+        raise UnusableSetting("user", "the name of a user (a string)", f"a {type(user).__name__}")
 
 
 def _opened(tensor: torch.Tensor, user: str | None) -> torch.Tensor:

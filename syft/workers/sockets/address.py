@@ -31,9 +31,7 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         """Read an address; raises :class:`~syft.exceptions.WrongAddress`."""
-        if not isinstance(text, str):
-            raise WrongAddress(f"a {type(text).__name__}")
-        parts = urlsplit(text)
+        parts = urlsplit(str(text))
         if parts.scheme == "unix" and parts.path:
             return cls("unix", parts.netloc + parts.path)
         port = _port_of(parts)
