@@ -59,6 +59,7 @@ from syft.tensors.shared.ahead import StockLevel as StockLevel
 from syft.tensors.shared.verification import verify_shares as verify_shares
 from syft.tensors.pointer import PointerTensor as PointerTensor
 from syft.version import VERSION as __version__
+from syft.workers.core.peer_limits import PeerLimits as PeerLimits
 from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 
 if TYPE_CHECKING:

@@ -36,6 +36,7 @@ def store(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     manager = KernelManager(kernel_name="python3")
     env = {**os.environ, "PYTHONPATH": str(ROOT)}  # a relative one would be another place there
+    env["SYFT_PROGRESS"] = "0"  # how far something is, is for who waits
     manager.start_kernel(cwd=str(path.parent), env=env, extra_arguments=["--log-level=ERROR"])
     client = manager.blocking_client()
     client.start_channels()

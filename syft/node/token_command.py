@@ -41,7 +41,7 @@ def add_command(commands: Commands) -> None:
         nargs="+",
         action="extend",
         metavar="TAG",
-        help="the tags that the user may read (all, if none is named)",
+        help="the tags that the user may read, as digits (all, if none is named)",
     )
     new.add_argument(
         "--plans", action="store_true", help="the user may store and run plans, if the worker may"
@@ -60,7 +60,8 @@ def add_command(commands: Commands) -> None:
 
 def _make(options: argparse.Namespace, now: float) -> None:
     book = TokenBook(options.token_file)
-    text = book.make(options.user, now, options.days, options.read, options.plans)
+    read = options.read and [tag if tag.startswith("#") else f"#{tag}" for tag in options.read]
+    text = book.make(options.user, now, options.days, read, options.plans)
     print(text)
     until = _date(now + options.days * 86_400)
     said = f"The token of {options.user!r}, until {until}. It is not shown again:"

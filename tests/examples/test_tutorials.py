@@ -20,10 +20,12 @@ SHOWN = Path(__file__).parent / "shown"
 
 
 ALWAYS = {
+    "00_start_here",
     "08_introduction_to_plans",
     "09_encrypted_programs",
     "10_federated_learning_secure_aggregation",
     "11_encrypted_classification",
+    "26_private_data",
     "27_plans_that_train",
     "28_branches_and_loops",
     "29_messages_in_bulk",

@@ -56,6 +56,7 @@ def test_a_new_token_is_alone_on_the_output(command: Command) -> None:
         (["--days", "0.5"], Grant("ann", None, False, NOW + DAY / 2)),
         (["--plans"], Grant("ann", None, True, NOW + 30 * DAY)),
         (["--read", "#a"], Grant("ann", frozenset({"#a"}), False, NOW + 30 * DAY)),
+        (["--read", "a"], Grant("ann", frozenset({"#a"}), False, NOW + 30 * DAY)),  # as --tag a
         (
             ["--read", "#a", "#b", "--read", "#c", "--plans"],
             Grant("ann", frozenset({"#a", "#b", "#c"}), True, NOW + 30 * DAY),

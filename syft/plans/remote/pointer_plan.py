@@ -424,6 +424,10 @@ def _reference(connection: Connection, plan: str, value: Any) -> int:
             return link.id_at_location
         place = place_of(value)
         if place == connection.location.id:
+            if type(link) is PointerTensor and not link.depth:  # another user's
+                places = (str(connection.location), str(link.location))
+                instead = "send the plan through the worker that its arguments were found through"
+                raise LocationMismatch(f"plan {plan}", places, instead)
             instead = "an argument of a plan is a whole object there; compute with it first"
             raise UnsupportedOperation(f"plan {plan}", "pointer into a chain", instead)
     else:

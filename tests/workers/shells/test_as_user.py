@@ -254,3 +254,20 @@ def test_what_is_no_name_is_refused(hook: sy.TorchHook, name: object) -> None:
     bob = sy.VirtualWorker(hook, id="bob")
     with pytest.raises(UnusableSetting, match="user must be the name of a user"):
         bob.as_user(name)  # type: ignore[arg-type]
+
+
+def test_a_plan_sent_as_nobody_names_both_places_when_it_is_called_with_data_of_a_user(
+    hook: sy.TorchHook, workers: list[Any]
+) -> None:
+    @sy.func2plan(args_shape=[(3,)])
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    bob = workers[0]
+    ann = bob.as_user("ann")
+    (found,) = ann.search("#private")
+    sent = double.send(bob)
+    with pytest.raises(LocationMismatch, match="through the worker that its arguments") as raised:
+        sent(found)
+    assert raised.value.places == (str(bob), str(ann))
+    assert double.send(ann)(found).get().tolist() == [2 * value for value in VALUES]
