@@ -251,7 +251,8 @@ TEXTS = [
     ),
     (
         e.PlansNotAllowed("bob"),
-        "Worker 'bob' runs no plans. Its owner can allow them: allow_plans=True.",
+        "Worker 'bob' runs no plans for you. Its owner can allow them: allow_plans=True, and a "
+        "token with --plans.",
     ),
     (
         e.PermissionDenied("get", "bob", "mallory"),

@@ -314,7 +314,8 @@ class PlansNotAllowed(ProgramError):
     """The owner of the worker does not allow plans there.
 
     >>> print(PlansNotAllowed("bob"))
-    Worker 'bob' runs no plans. Its owner can allow them: allow_plans=True.
+    Worker 'bob' runs no plans for you. Its owner can allow them: allow_plans=True, and a token \
+with --plans.
     """
 
     def __init__(self, worker: str) -> None:
@@ -322,7 +323,8 @@ class PlansNotAllowed(ProgramError):
         self.worker = worker
 
     def __str__(self) -> str:
-        return f"Worker {self.worker!r} runs no plans. Its owner can allow them: allow_plans=True."
+        allowed = "allow_plans=True, and a token with --plans"
+        return f"Worker {self.worker!r} runs no plans for you. Its owner can allow them: {allowed}."
 
 
 class FrozenPath(UserWarning):

@@ -306,7 +306,8 @@ def test_owners_may_refuse_plans(hook: sy.TorchHook, plan: sy.Plan) -> None:
     with pytest.raises(PlansNotAllowed) as caught:
         plan.send(shy)
     assert str(caught.value) == (
-        "Worker 'shy' runs no plans. Its owner can allow them: allow_plans=True."
+        "Worker 'shy' runs no plans for you. Its owner can allow them: allow_plans=True, and a "
+        "token with --plans."
     )
     del caught
     shy.core.allow_plans = True

@@ -270,4 +270,5 @@ def test_a_plan_sent_as_nobody_names_both_places_when_it_is_called_with_data_of_
     with pytest.raises(LocationMismatch, match="through the worker that its arguments") as raised:
         sent(found)
     assert raised.value.places == (str(bob), str(ann))
+    del sent, raised
     assert double.send(ann)(found).get().tolist() == [2 * value for value in VALUES]
