@@ -15,7 +15,8 @@ ROLE = re.compile(r":(?:mod|class|func|meth|attr|data|exc):`(?:[^`<]*<)?~?(syft\
 
 EXAMPLES = {
     *("train.py", "a.py", "m.py"),  # of a user, in errors and doctests
-    *("ann.py", "eve.py", "stranger.py", "make_data.py", "make_patients.py", "ann_looks.py"),  # programs that a page shows
+    *("ann.py", "eve.py", "stranger.py", "make_data.py"),  # programs that a page shows
+    *("make_patients.py", "ann_looks.py"),  # and programs on tables
     "coverage.py",  # the library
     *("coverage.txt", "token.txt", "figures.md"),  # written by the command beside the name
 }
