@@ -12,6 +12,7 @@ import argparse
 import errno
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from syft.node.offered_data import OfferedTensor, add_data_options, read_offered
 from syft.node.serving_process import allow_many_sockets, serve_until_stopped
 from syft.node.worker_log import FORMATS, LEVELS, logging_to
 from syft.trust.tokens import TokenBook
+from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.sockets.address import is_loopback
 from syft.workers.sockets.server import WebsocketServerWorker
 
@@ -110,6 +112,15 @@ def _add_caller_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long the objects of a caller that is gone are kept for it (60)",
     )
+    group.add_argument(
+        "--limit",
+        type=_limit,
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="what one caller may have here at a time (bytes, objects …) or ask of one operation "
+        "(elements …), as sy.PeerLimits has them; may be repeated",
+    )
     add_destination_option(group)
 
 
@@ -134,8 +145,18 @@ def _megabytes(text: str) -> int:
     return size << 20
 
 
+def _limit(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if name not in _LIMITS or int(number) < 0:
+        raise ValueError(text)
+    return name, int(number)
+
+
+_LIMITS = [field.name for field in fields(PeerLimits)]
+
 # argparse names a type by its function where a value is wrong.
 _port.__name__, _seconds.__name__, _megabytes.__name__ = "port", "number of seconds", "size in MB"
+_limit.__name__ = f"limit (a number for one of {', '.join(_LIMITS)})"
 
 
 def _run(options: argparse.Namespace, now: float) -> int:
@@ -167,6 +188,7 @@ def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> Webso
         tokens=options.token_file,
         anonymous=options.anonymous or None,
         allow_plans=options.allow_plans,
+        peer_limits=PeerLimits(**dict(options.limit)),
         destinations=read_destinations(options.destination),
         lease=options.lease,
     )

@@ -69,9 +69,11 @@ def test_the_command_hands_them_on(
 ) -> None:
     given = ["worker", "--id", "bob", "--host", "0.0.0.0", "--port", "0", "--anonymous"]
     given += ["--state", str(tmp_path), "--cert-name", "bob.example", "--cert-name", "192.0.2.7"]
+    given += ["--limit", "bytes=1000", "--limit", "objects=7"]
     assert main([*given, "--destination", f"alice={FINGERPRINT}"]) == 0
     (server,) = made
     assert server.destinations == {"alice": FINGERPRINT}
+    assert server.core.store.limits == sy.PeerLimits(bytes=1000, objects=7)
     pem = (tmp_path / "certificate.pem").read_bytes()
     certificate = x509.load_pem_x509_certificate(pem)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
