@@ -73,7 +73,7 @@ def test_the_command_hands_them_on(
     assert main([*given, "--destination", f"alice={FINGERPRINT}"]) == 0
     (server,) = made
     assert server.destinations == {"alice": FINGERPRINT}
-    assert server.core.store.limits == sy.PeerLimits(bytes=1000, objects=7)
+    assert server.core.store.charges.limits == sy.PeerLimits(bytes=1000, objects=7)
     pem = (tmp_path / "certificate.pem").read_bytes()
     certificate = x509.load_pem_x509_certificate(pem)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
