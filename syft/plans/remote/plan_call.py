@@ -51,6 +51,7 @@ from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import (
     Prepared,
     changes_facts,
+    gradients_set,
     lowered,
     prepares,
     run_program,
@@ -88,6 +89,7 @@ class PreparedPlanCall(Prepared):
         self._plan = weakref.ref(plan)
         self._effects: Effects | None = None
         self.alters = bool(call.targets) or changes_facts(program)
+        self.gradients = gradients_set(program) if self.alters else {}
         self.results = len(program.outputs) - call.targets
         if call.asks_state:
             self.results = program.state

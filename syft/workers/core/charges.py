@@ -5,10 +5,11 @@ objects are counted *lazily*.  While a store holds few objects, those of up to `
 are not looked at: all of them together are a small share of what one caller may have.  Counting
 starts when the store holds more, or when a large object comes, or a small one that keeps large
 memory (a view).  What was not counted is taken off the limit of every caller.  So a limit is never
-exceeded, and may be reached an eighth early.
+exceeded, and may be reached three sixteenths early.
 
 Memory is counted by storage: views of one tensor count once, for whoever had it counted first.
-What their graphs keep besides counts as well (:mod:`~syft.workers.core.graphs`).
+What their graphs keep besides counts as well, and a gradient for each leaf
+(:mod:`~syft.workers.core.graphs`).
 
 Whoever meets a limit learns what was counted.  So that is what everybody may know: of a tensor
 whose shape is private, its bound (:mod:`~syft.workers.execution.public_sizes`).
@@ -120,7 +121,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
         self._uncounted = min(
             _MOST_UNCOUNTED, limits.objects // 16, limits.bytes // 16 // _MOST_BYTES
         )
-        self._most_bytes = limits.bytes - 2 * self._uncounted * _MOST_BYTES
+        self._most_bytes = limits.bytes - 3 * self._uncounted * _MOST_BYTES
         strict = limits.elements < SMALL**2 or limits.bytes < 256 * SMALL**2
         self._always = LOOK if strict else 0
         self._free = 0 if strict else FREE

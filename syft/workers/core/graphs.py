@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
+from syft.exceptions import LimitExceeded
 from syft.ops.nested import Function, tensors_in
 from syft.ops.outcome import Outcome
 from syft.workers.core.counted_memory import CountedMemory, Storages
@@ -34,12 +35,13 @@ from syft.workers.core.peer_limits import Account
 from syft.workers.execution.kept_memory import (
     Kept,
     beginnings,
-    outcome_of,
+    gradient_bytes,
     has_graph,
+    outcome_of,
     memory_of,
     predicted,
 )
-from syft.workers.labels.walk import lies_in, by_address
+from syft.workers.labels.walk import by_address, lies_in, recorded_of, tensors_of
 
 _SHARE: Final = 4
 """The part of the reserve that a lot has: what is left of one pins all of it."""
@@ -158,7 +160,7 @@ class Graphs:
     >>> objects = {5: x, 6: x.exp()}
     >>> graphs = Graphs(CountedMemory(), objects, 0, lambda more=0: ann)
     >>> graphs.made(graphs.coming({5: x}, (x,), {}, torch.exp), {6: objects[6]}); ann.bytes
-    8600
+    12600
     >>> del objects[6]; graphs.drop([6]); graphs.drop([5]); ann.bytes
     0
     """
@@ -268,10 +270,15 @@ class Graphs:
         found = {id: value for id, value in results.items() if has_graph(value)}
         if not found:
             return
-        kept = coming.kept([*found.values()])
-        self._pay(self._memory.new(kept.memory) + kept.bytes + kept.nodes)
-        record = self._record(kept, self._parents(coming, kept))
-        self.records.update(dict.fromkeys(found, record))
+        kept, known = coming.kept([*found.values()]), len(self.ends)
+        parents = self._parents(coming, kept)
+        try:
+            self._pay(self._memory.new(kept.memory) + kept.bytes + kept.nodes)
+        except LimitExceeded:
+            for id in [*self.ends][known:]:
+                del self.ends[id]
+            raise
+        self.records.update(dict.fromkeys(found, self._record(kept, parents)))
 
     def made_alike(
         self, look: Any, ids: Sequence[int], values: Sequence[Any], out: int, result: torch.Tensor
@@ -336,12 +343,34 @@ class Graphs:
             return found
         if start is None or not start.is_leaf:
             return [self._lot]
+        return [self._end_of(id, start)]
+
+    def _end_of(self, id: int, start: Any) -> Record:
+        """The record of a leaf, or of an object with leaves; it counts the gradients that a pass
+        may leave there, too."""
         end = self.ends.get(id)
         if end is None:
-            end = self._record(Kept(memory_of([start])), (), last=True)
+            leaves = map(recorded_of, tensors_of(self._objects.get(id, start)))
+            gradients = sum(gradient_bytes(leaf) for leaf in leaves if leaf is not None)
+            end = self._record(Kept(memory_of([start]), gradients), (), last=True)
             if id in self._objects:
                 self.ends[id] = end
-        return [end]
+        return end
+
+    def gave(self, id: int, gradients: Iterable[int] | None = None, adds: bool = False) -> None:
+        """Note that a leaf was given another gradient, these objects or one that is none, or that
+        it has no gradient any more.
+
+        What these objects keep is charged for as long as the leaf has them.  With ``adds`` the leaf
+        may have the one before, too.
+        """
+        leaf, end = recorded_of(self._objects.get(id)), self.ends.get(id)
+        if leaf is not None and gradients is not None:
+            end = self._end_of(id, leaf)
+        if end is not None:
+            starts = {other: recorded_of(self._objects.get(other)) for other in gradients or ()}
+            its = [one for other, start in starts.items() for one in self._of(other, start)]
+            end.parents = [*end.parents, *its] if adds else its
 
     def record_of(self, id: int, value: Any) -> Any:
         """What leads to all that the graph of an object keeps; None if it has none."""

@@ -68,7 +68,7 @@ class PeerLimits:
     """The limits of one caller at a worker; the owner's own program has none.
 
     What a caller has counts from when it is stored until it is dropped, kept, run or ended; what a
-    graph keeps until nothing leads to it.  The memory of gradients is not counted.
+    graph keeps until nothing leads to it.  A leaf counts with its gradient once a graph begins there.
 
     >>> bob = sy.VirtualWorker(hook, id="bob", peer_limits=PeerLimits(bytes=1000))
     >>> x = torch.ones(200).send(bob)
@@ -82,8 +82,8 @@ class PeerLimits:
     objects: int = 1 << 20
     """Objects in the store."""
     bytes: int = 1 << 34
-    """Bytes of memory of these objects and their graphs, shared memory once, and of what an
-    operation will make."""
+    """Bytes of memory of these objects, their graphs and gradients, shared memory once, and of what
+    an operation will make."""
     promises: int = 1 << 16
     """Promised ids: those that the caller promised, and the results of its parked operations."""
     parked: int = 1 << 14

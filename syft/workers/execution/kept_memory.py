@@ -30,6 +30,9 @@ NODE: Final = 600
 _FEW: Final = 4
 """The nodes of an operation of which nothing is known."""
 
+_WIDEST: Final = 8
+"""The bytes of an element of what is no plain tensor."""
+
 Memory = dict[int, tuple[torch.UntypedStorage, int]]
 
 
@@ -69,6 +72,31 @@ def has_graph(value: Any) -> bool:
         return bool(value.requires_grad) and not value.is_leaf
     recorded = recorded_of(value) if isinstance(value, torch.Tensor) else None
     return recorded is not None and bool(recorded.requires_grad) and not recorded.is_leaf
+
+
+def is_leaf(value: Any) -> bool:
+    """Whether a backward pass may leave a gradient at an object.
+
+    >>> is_leaf(torch.ones(2)), is_leaf(torch.ones(2, requires_grad=True))
+    (False, True)
+    """
+    recorded = recorded_of(value) if isinstance(value, torch.Tensor) else None
+    return recorded is not None and bool(recorded.requires_grad) and recorded.is_leaf
+
+
+def gradient_bytes(leaf: torch.Tensor) -> int:
+    """The bytes of the gradient that a backward pass may leave at a tensor, each element once more
+    that ``expand`` repeats.
+
+    >>> gradient_bytes(torch.ones(1, requires_grad=True).expand(9).detach().requires_grad_())
+    36
+    >>> gradient_bytes(torch.ones(9))
+    0
+    """
+    if not leaf.requires_grad:
+        return 0
+    size = leaf.element_size() if type(leaf) in EXACT_TENSOR_TYPES else _WIDEST
+    return public_size(leaf).elements * size
 
 
 def beginnings(inputs: Iterable[torch.Tensor]) -> list[torch.Tensor | None]:

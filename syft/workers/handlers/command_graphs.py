@@ -6,7 +6,7 @@ backward pass frees what it reaches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import torch
@@ -34,6 +34,7 @@ from syft.workers.core.pipeline import Call
 from syft.workers.core.store import ObjectStore
 from syft.workers.execution.backward_passes import frees_all
 from syft.workers.execution.kept_memory import has_graph, is_recorded
+from syft.workers.execution.public_sizes import hides_shape
 from syft.workers.handlers.present_operands import named_values
 from syft.workers.wire.messages import GRAD_MODE, Command
 from syft.workers.wire.references import ids_in
@@ -193,3 +194,22 @@ def passed(
         roots = [id for id, value in named if any(value is root for root in found)]
         graphs.passed(roots, private)
     graphs.changes += 1  # gradients are written to, which graphs may have saved
+
+
+def note_gradient(call: Call, failed: bool) -> None:
+    """Charge for the gradient that a command has given to a leaf, or no more for the one before."""
+    args = call.message.args
+    given = ids_in(args[1:]) if len(args) > 1 and args[1] is not None else None
+    for leaf in ids_in(args[:1]):
+        note_gradients(call.core.store, leaf, given, failed)
+
+
+def note_gradients(
+    store: ObjectStore, leaf: int, given: Collection[int] | None, failed: bool
+) -> None:
+    """Charge for the objects that a leaf was given as gradients, or for none.
+
+    Where it is not certain that it has got them, their charges are added to those before.
+    """
+    known = [store.objects[id] for id in (leaf, *(given or ())) if id in store.objects]
+    store.charges.graphs.gave(leaf, given, adds=failed or any(map(hides_shape, known)))

@@ -8,6 +8,7 @@ other commands take the general path below it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -62,6 +63,7 @@ from syft.workers.handlers.command_graphs import (
     charge_graph,
     charge_small,
     is_written,
+    note_gradient,
     passed,
     records,
     writes,
@@ -80,6 +82,7 @@ from syft.workers.wire.messages import (
     INFERENCE_MODE,
     Command,
     Done,
+    Failure,
     Reply,
     Value,
 )
@@ -181,12 +184,14 @@ def _run_writing(
     if records((args, kwargs), command.flags):
         call.graphs.begin(call.named())
     try:
-        if not may_alter(command.op, kwargs):
-            return _run(call, command, function, args, kwargs)
-        with sizes_within_memory((args, kwargs)):
-            return _run(call, command, function, args, kwargs)
+        altering = may_alter(command.op, kwargs)
+        with sizes_within_memory((args, kwargs)) if altering else nullcontext():
+            reply = _run(call, command, function, args, kwargs)
     finally:
         call.graphs.wrote()
+    if FLAGS[command.op] & SETS_GRADIENT:
+        note_gradient(call, type(reply) is Failure)
+    return reply
 
 
 @shortcut(Command)

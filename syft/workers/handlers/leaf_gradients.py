@@ -68,4 +68,6 @@ def clear_gradients(call: Call, message: ClearGradients) -> Reply:
     """Take the gradients of leaves away."""
     for stored in [call.stored(leaf) for leaf in message.leaves]:
         forget_gradient(stored)
+    for id in message.leaves:
+        call.core.store.charges.graphs.gave(id)
     return Done(message.seq)

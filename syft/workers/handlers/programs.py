@@ -8,7 +8,7 @@ run their programs by :func:`run_program`, so private values are protected as in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from syft.exceptions import HookError
@@ -23,7 +23,7 @@ from syft.ops.table import (
     may_alter,
 )
 from syft.program.lowered import Lowered, Partial
-from syft.program.program import Program
+from syft.program.program import Program, Slot
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
@@ -61,6 +61,8 @@ class Prepared(ABC):
     """Whether it may change the shape, the dtype or the gradient of a tensor that is there."""
     only_reads: bool = False
     """Whether it is known to change nothing."""
+    gradients: Mapping[int, int | None] = {}
+    """What gets a gradient from it, by place, as :func:`gradients_set` has it."""
 
     @abstractmethod
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
@@ -106,6 +108,7 @@ class PreparedGroup(Prepared):
         self.kinds = group.kinds
         self.results = len(program.outputs)
         self.alters = changes_facts(program)
+        self.gradients = gradients_set(program) if self.alters else {}
         self._effects: Effects | None = None
         self._program = program
         self._kept = [index for index, slot in enumerate(program.outputs) if slot is not None]
@@ -178,6 +181,25 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
         if not charges.guarded:
             return sized.run(values)
         return GuardedRun(core, peer.user).run(cast(Lowered, sized), values)
+
+
+def gradients_set(program: Program) -> dict[int, int | None]:
+    """What a program is given that gets gradients from it, by place (inputs, then its state), and
+    which of that these are: -1 for what is none of it, None for no gradient at all.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> from syft.program.program import Action
+    >>> set_one = Action(BY_NAME["torch.Tensor.grad.__set__"], (Slot(0), Slot(1)), {}, None)
+    >>> gradients_set(Program(2, (set_one,), ()))
+    {0: 1}
+    """
+    found: dict[int, int | None] = {}
+    for action in actions_inside(program):
+        if FLAGS[action.op] & SETS_GRADIENT and type(action.args[0]) is Slot:
+            given = action.args[1] if len(action.args) > 1 else None
+            place = given.index if type(given) is Slot and given.index < program.given else -1
+            found[action.args[0].index] = None if given is None else place
+    return {place: given for place, given in found.items() if place < program.given}
 
 
 def changes_facts(program: Program) -> bool:

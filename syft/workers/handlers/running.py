@@ -24,7 +24,8 @@ from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, shortcut
 from syft.workers.core.state_machine import Answer, WorkerCore
-from syft.workers.execution.kept_memory import has_graph, is_recorded
+from syft.workers.execution.kept_memory import has_graph, is_leaf, is_recorded
+from syft.workers.handlers.command_graphs import note_gradients
 from syft.workers.handlers.commands import run_in_modes
 from syft.workers.handlers.guarded_run import Concealed, Outputs
 from syft.workers.handlers.programs import Prepared, prepare
@@ -112,6 +113,7 @@ def _general(call: Call, run: Run) -> Reply:
     try:
         results = run_in_modes(call, prepared.perform, (core, _resolved(call), peer))
         _note_way(call, results)
+        _note_gradients(call, results)
         reply = _stored(core, run, results, peer)
         call.note_made(outs)
         told = partial(_told, results, peer)
@@ -176,6 +178,7 @@ def _run_on_graphs(call: Call, values: list[Any]) -> Sequence[Any]:
         call.graphs.begin(call.named())
     try:
         results: Sequence[Any] = entry.what.perform(call.core, values, call.peer)
+        _note_gradients(call, results)
     finally:
         if entry.what.alters:
             call.altered(EVERYTHING)
@@ -197,6 +200,24 @@ def _note_way(call: Call, results: Sequence[Any]) -> None:
     made, graphs.on_the_way = graphs.on_the_way, 0
     if made and not graphs.freed and any(map(has_graph, results)):
         call.graphs.bytes = made
+
+
+def _note_gradients(call: Call, results: Sequence[Any]) -> None:
+    """Charge for the gradients that a run may have left at its inputs, and for those that it has
+    given to them."""
+    (entry, given), store = call.read, call.core.store
+    if not entry.what.alters:
+        return
+    ids = _ids_given(entry, given)
+    for id in filter(None, ids):
+        if is_leaf(store.objects.get(id)):
+            store.charges.graphs.gave(id, (), adds=True)
+    objects = {place: id for place, id in enumerate(ids) if id is not None}
+    for leaf, gradient in entry.what.gradients.items():
+        if leaf in objects:
+            its = [objects[gradient]] if gradient in objects else []
+            failed = type(results) is Partial
+            note_gradients(store, objects[leaf], None if gradient is None else its, failed)
 
 
 def _changes(entry: NumberedCall) -> bool:

@@ -259,7 +259,7 @@ def set_privately(program: RandomProgram) -> None:
     sample, or a keyword that it leaves out.  Nothing may follow from what it is."""
     rng = program.rng
     flagged = rng.choice([name for name in _FLAGGED if name in program.samples.forms])
-    sample = program.samples.draw(rng, flagged if rng.random() < 0.3 else None)
+    sample = program.samples.draw(rng, flagged if rng.random() < 0.5 else None)
     if sample is None:
         return
     args, kwargs = sample.args, dict(sample.kwargs)
@@ -269,7 +269,7 @@ def set_privately(program: RandomProgram) -> None:
         for name in [*parameters(BY_NAME[sample.name])][len(args) :]
         if name not in kwargs and name not in ("out", "dtype", "layout", "device")
     ]
-    number = program.put(torch.tensor(rng.choice((True, True, 0, 1, 2, 0.5))), True, bad=0)
+    number = _setting(program)
     if left_out and (not given or rng.random() < 0.5):
         kwargs["inplace" if "inplace" in left_out else rng.choice(left_out)] = number
     elif given:
@@ -281,6 +281,15 @@ def set_privately(program: RandomProgram) -> None:
         args, kwargs = replace((args, kwargs), placed)
     laid = program.laid_out(Sample(sample.name, args, kwargs))
     program.call(laid.name, *laid.args, grad=rng.random() < 0.5, **laid.kwargs)
+
+
+def _setting(program: RandomProgram) -> Reference:
+    """A private number, more often than not a flag that differs between the worlds."""
+    rng, named = program.rng, program.destinations
+    if rng.random() < 0.6:
+        worlds = [torch.tensor(flag) for flag in rng.sample((True, False), 2)]
+        return program.observer.secret(*worlds, destinations=named)
+    return program.put(torch.tensor(rng.choice((0, 1, 2, 0.5))), True, bad=0)
 
 
 _NUMBERS = (bool, int, float)

@@ -97,6 +97,7 @@ ROUGH = {
 """Small samples of which up to 2 kB too much are charged."""
 
 
+@pytest.mark.filterwarnings("ignore:torch.qr is deprecated")  # by a sample itself
 @pytest.mark.parametrize("case", GRADIENT_CASES, ids=lambda case: str(case.name))
 def test_what_is_charged_is_what_torch_saves(case: Case) -> None:
     for sample in case.samples("cpu", requires_grad=True, most=4):
@@ -438,3 +439,90 @@ def _as_it_is(coming: Coming, results: Any) -> Kept:
     """What the graph itself says."""
     saved = saved_in([one.grad_fn for one in results])
     return Kept(memory_of(saved), 0, 0, tuple(range(len(coming.inputs))))
+
+
+# ---------------------------------------------------------------------------------------- gradients
+
+
+def _expanded(bob: sy.VirtualWorker) -> Any:
+    """A leaf of four bytes whose gradient has a megabyte."""
+    return torch.zeros(1).send(bob).expand(LARGE).detach().requires_grad_()
+
+
+def _by_a_pass(bob: sy.VirtualWorker) -> Iterator[Any]:
+    while True:
+        leaf = _expanded(bob)
+        leaf.sum().backward()
+        yield leaf
+
+
+def _views(bob: sy.VirtualWorker) -> Iterator[Any]:
+    table = torch.zeros(LARGE).send(bob)
+    while True:
+        leaf = table.detach().requires_grad_()
+        leaf.sum().backward()
+        yield leaf
+
+
+def _by_a_plan(bob: sy.VirtualWorker) -> Iterator[Any]:
+    while True:
+        leaf = _expanded(bob)
+        with bob.group():
+            leaf.sum().backward()
+        yield leaf
+
+
+def _set(bob: sy.VirtualWorker) -> Iterator[Any]:
+    while True:
+        leaf = torch.zeros(1).send(bob).expand(LARGE).detach()
+        leaf.grad = torch.zeros(LARGE).send(bob)
+        yield leaf
+
+
+def _set_in_a_group(bob: sy.VirtualWorker) -> Iterator[Any]:
+    while True:
+        leaf, gradient = torch.zeros(1).send(bob).expand(LARGE).detach(), torch.ones(LARGE).send(
+            bob
+        )
+        with bob.group():
+            leaf.grad = gradient
+        yield leaf
+
+
+def _chain(bob: sy.VirtualWorker) -> Iterator[Any]:
+    """Each tensor is the gradient of the next; only the last one is an object."""
+    last = torch.zeros(LARGE).send(bob)
+    while True:
+        following = torch.zeros(LARGE).send(bob)
+        following.grad = last
+        last = following
+        yield None
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [_by_a_pass, _views, _by_a_plan, _set, _set_in_a_group, _chain],
+    ids=lambda one: one.__name__,
+)
+def test_gradients_are_charged_as_long_as_their_leaves_live(
+    keep: Callable[[sy.VirtualWorker], Iterator[Any]], hook: sy.TorchHook
+) -> None:
+    bob = strict(hook, bytes=64 * MEGABYTE)
+    made, kept = keep(bob), []
+    with refused("bytes"):
+        kept += [next(made) for _ in range(64)]
+    made.close()
+    kept.clear()
+    flush(bob)
+    assert charged(bob) == 0
+
+
+def test_the_same_steps_are_not_refused_where_nothing_is_kept(hook: sy.TorchHook) -> None:
+    bob = strict(hook, bytes=64 * MEGABYTE)
+    leaf = torch.zeros(LARGE).send(bob).requires_grad_()
+    for _ in range(80):
+        leaf.grad = torch.ones(LARGE).send(bob)
+    for _ in range(80):
+        (leaf * 2).sum().backward()
+        leaf.grad = None
+    assert charged(bob) <= 4 * MEGABYTE
