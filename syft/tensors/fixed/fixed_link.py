@@ -95,7 +95,7 @@ class FixedPrecisionTensor(Link):
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Run one aten operation by its rule, or by the fallback."""
-        if operation is not torch.ops.aten.copy_.default:
+        if operation is not torch.ops.aten.copy_.default and _may_differ(args, kwargs):
             args, kwargs = _on_one_grid(operation, args, kwargs)
         finer = cls.finer_rules.get(operation)
         if finer is not None and any(is_fixed(arg) and arg.child.finer for arg in args):
@@ -138,6 +138,19 @@ class FixedPrecisionTensor(Link):
     def over(self, elements: torch.Tensor) -> torch.Tensor:
         """Other integers on the same grid."""
         return fixed(elements, self.grid)
+
+
+def _may_differ(args: Arguments, kwargs: Keywords) -> bool:
+    """Whether operands may be on two grids, for which all of them are looked through."""
+    found: Grid | None = None
+    for arg in args:
+        if type(arg) is list or type(arg) is tuple:
+            return True
+        if is_fixed(arg):
+            if found is not None and arg.child.grid is not found:
+                return True
+            found = arg.child.grid
+    return bool(kwargs)
 
 
 def _on_one_grid(operation: Any, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
