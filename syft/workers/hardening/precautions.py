@@ -33,6 +33,7 @@ from syft.workers.hardening.unwritten import (
     CopyingGradient,
     FunctionWrapper,
     NotingHoles,
+    OnACopy,
     PassOverZeros,
 )
 from syft.workers.hardening.whole_passes import WholePass
@@ -553,12 +554,9 @@ def _copying(getter: Function) -> Function:
 
 
 _RECURRENT: Final = "kernels read and write past operands whose sizes do not fit one another"
-_replace(r"torch\.lstm", _RECURRENT)(partial(layer, gates=4))
-_replace(r"torch\.gru", _RECURRENT)(partial(layer, gates=3))
-_replace(r"torch\.rnn_(tanh|relu)", _RECURRENT)(partial(layer, gates=1))
-_replace(r"torch\.lstm_cell", _RECURRENT)(partial(cell, gates=4))
-_replace(r"torch\.gru_cell", _RECURRENT)(partial(cell, gates=3))
-_replace(r"torch\.rnn_(tanh|relu)_cell", _RECURRENT)(partial(cell, gates=1))
+for _kind, _gates in (("lstm", 4), ("gru", 3), ("rnn_(tanh|relu)", 1)):
+    _replace(rf"torch\.{_kind}", _RECURRENT)(partial(layer, gates=_gates))
+    _replace(rf"torch\.{_kind}_cell", _RECURRENT)(partial(cell, gates=_gates))
 
 
 @_replace(r"torch\.(mkldnn_rnn_layer|miopen_rnn|_cudnn_rnn)", _RECURRENT)
@@ -583,6 +581,7 @@ _replace(*(r"Tensor\.backward|autograd\.(backward|grad)", "nobody writes the gra
 _replace(
     *(r"as_strided_?|Tensor\.(set_|data\.__set__)|resize(_as)?_", "views may reach into holes")
 )(NotingHoles)
+_replace(r"cov", "it writes to its operand where that has one observation and weights")(OnACopy)
 _replace(r"Tensor\.retain_grad", "a pass over private values asks which results keep gradients")(
     lambda function: retain_grad
 )

@@ -61,6 +61,25 @@ class FunctionWrapper(ABC):
         return hash(self.function)
 
 
+class OnACopy(FunctionWrapper):
+    """``torch.cov``, which writes to its operand where that has one observation and weights.
+
+    >>> x = torch.tensor([[2.0]]); OnACopy(torch.cov)(x, correction=0, aweights=torch.ones(1)), x
+    (tensor(0.), tensor([[2.]]))
+    """
+
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*map(_kept, args), **{key: _kept(one) for key, one in kwargs.items()})
+
+
+def _kept(value: Any) -> Any:
+    """A tensor, or a copy of one that has a single column."""
+    is_tensor = isinstance(value, torch.Tensor)
+    return value.clone() if is_tensor and (value.numel() == 1 or value.shape[1:] == (1,)) else value
+
+
 class Clearing(FunctionWrapper):
     """The same function, with zeros in all memory that it allocates; with ``beyond``, in what lies
     beyond the elements of its results alone.

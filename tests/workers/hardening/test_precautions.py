@@ -59,7 +59,7 @@ def test_a_quantized_tensor_is_not_viewed_as_bytes(bob: sy.VirtualWorker) -> Non
 def test_other_views_are_those_of_torch(bob: sy.VirtualWorker) -> None:
     x = torch.arange(4, dtype=torch.int32)
     assert torch.equal(x.send(bob).view(torch.uint8).get(), x.view(torch.uint8))
-    assert sum(one is not two for one, two in zip(FUNCTIONS, RUNNABLE, strict=True)) == 117
+    assert sum(one is not two for one, two in zip(FUNCTIONS, RUNNABLE, strict=True)) == 119
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
@@ -170,3 +170,14 @@ def test_ctc_of_one_sequence(bob: sy.VirtualWorker) -> None:
     sizes = torch.tensor(4), torch.tensor(2)
     remote = F.ctc_loss(scores.send(bob), labels.send(bob), *(size.send(bob) for size in sizes))
     assert torch.equal(remote.get(), F.ctc_loss(scores, labels, *sizes))
+
+
+@pytest.mark.parametrize("weights", [{"aweights": torch.ones(1)}, {"fweights": torch.tensor([2])}])
+@pytest.mark.filterwarnings("ignore:cov")
+def test_a_covariance_of_one_observation_leaves_its_operand_as_it_is(
+    bob: sy.VirtualWorker, weights: dict[str, torch.Tensor]
+) -> None:
+    x = torch.tensor([[2.0], [3.0]])
+    there = x.send(bob)
+    torch.cov(there, **{name: value.send(bob) for name, value in weights.items()})
+    assert torch.equal(there.get(), x)
