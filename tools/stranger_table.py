@@ -55,7 +55,8 @@ OF_SHAPE: Final = "answered, unless the shape is private"
 Verdict = tuple[str, str]
 """What a call comes to, and what a refusal tells to do instead."""
 
-_REFUSAL: Final = re.compile(r"(?P<what>[^(]*) \([^:]*: (?P<way>.*?)(; or )?be admitted, ")
+_WHAT: Final = re.compile(r", (an? (?:operation|question|write|backward).*)")
+_WAY: Final = re.compile(r"(.*?)(; or )?be admitted, ")
 
 
 def _plain_arguments() -> Iterator[tuple[Any, ...]]:
@@ -113,14 +114,19 @@ def verdict_on(sample: Sample, change: Callable[[torch.Tensor], torch.Tensor]) -
     try:
         result = run_guarded(function, *given, "bob", "eve")
     except PermissionDenied as error:
-        found = _REFUSAL.match(str(error))
-        assert found is not None, error
-        return found["what"], found["way"]
+        return refused_with(error)
     except Exception:  # one that everybody may see, as it follows from shapes
         return None
     guards = [full_guard_of(leaf) for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     hidden = any(guard is not None and guard.shape_hidden for guard in guards)
     return (SIZED if hidden else RUNS), ""
+
+
+def refused_with(error: PermissionDenied) -> Verdict:
+    """Return what is refused, and what to do instead."""
+    what, way = _WHAT.search(error.action), _WAY.match(error.instead)
+    assert what is not None and way is not None, error
+    return what[1], way[1]
 
 
 def as_they_are(tensor: torch.Tensor) -> torch.Tensor:

@@ -70,7 +70,7 @@ def test_a_worker_does_what_the_row_says(name: str, hook: sy.TorchHook) -> None:
         try:
             function(*args, **kwargs)
         except PermissionDenied as error:
-            return str(error).partition(" (")[0]
+            return stranger_table.refused_with(error)[0]
         return RUNS
 
     for sample in calls_of(name):

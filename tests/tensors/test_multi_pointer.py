@@ -52,7 +52,7 @@ def test_combining_pointers(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> N
     assert refusal(lambda: sy.combine_pointers(one, torch.ones(1))) == here(
         "combine", "several workers", "here"
     )
-    assert refusal(lambda: torch.ones(1).send(bob, bob)).startswith("LocationMismatch")
+    assert refusal(lambda: torch.ones(1).send(bob, bob)).startswith("UnusableSetting")
 
 
 def test_results_of_every_kind(bob: sy.VirtualWorker, alice: sy.VirtualWorker) -> None:

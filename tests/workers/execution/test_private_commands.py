@@ -101,10 +101,10 @@ def test_what_has_no_prediction_moves_what_it_may_write_for_those_who_may_see_th
     guarded("torch.nn.functional.batch_norm", *statistics, training=True, user="ann")
     assert full_guard_of(HOLDINGS.now(mean)) == full_guard_of(HOLDINGS.now(variance)) == ANN
     assert full_guard_of(variance) is None and variance.item() == 1
-    with pytest.raises(PermissionDenied, match="^an operation on a chain"):
+    with pytest.raises(PermissionDenied, match=", an operation on a chain"):
         guarded("torch.nn.functional.batch_norm", *statistics, training=True)
     public = sy.LoggingTensor().on(torch.zeros(2))
-    with pytest.raises(PermissionDenied, match="^a write to memory that a chain"):
+    with pytest.raises(PermissionDenied, match=", a write to memory that a chain"):
         guarded("torch.Tensor.add_", public, private(1.0, 2.0), user="ann")
     own = sy.LoggingTensor().on(private(1.0, 2.0))
     guarded("torch.Tensor.add_", own, 1, user="ann")
@@ -113,7 +113,7 @@ def test_what_has_no_prediction_moves_what_it_may_write_for_those_who_may_see_th
 
 def test_a_chain_tells_neither_a_value_nor_a_shape_that_follows_from_one() -> None:
     logged = sy.LoggingTensor().on(private(1.0, 2.0))
-    with pytest.raises(PermissionDenied, match="^an operation on a chain"):
+    with pytest.raises(PermissionDenied, match=", an operation on a chain"):
         guarded("torch.equal", logged, logged)
     assert guarded("torch.equal", logged, logged, user="ann") is True
     part = guarded("torch.Tensor.__getitem__", logged, torch.tensor([True, False]), user="ann")
@@ -137,7 +137,7 @@ def test_what_shares_the_memory_of_a_chain_is_not_moved() -> None:
 
     call = torch.Tensor.add_, [target, private(1.0, 2.0)], {}, OpFlag.INPLACE, ANN
     for user in (None, "ann"):
-        with pytest.raises(PermissionDenied, match="^a write to memory that a chain"):
+        with pytest.raises(PermissionDenied, match=", a write to memory that a chain"):
             run_guarded(*call, Chain(), "bob", user)
     assert target.tolist() == [0, 0] and full_guard_of(target) is None
 
