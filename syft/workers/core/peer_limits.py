@@ -68,7 +68,8 @@ class PeerLimits:
     """The limits of one caller at a worker; the owner's own program has none.
 
     What a caller has counts from when it is stored until it is dropped, kept, run or ended; what a
-    graph keeps until nothing leads to it.  A leaf counts with its gradient once a graph begins there.
+    graph keeps until nothing leads to it.  A leaf counts with its gradient once a graph begins
+    there.
 
     >>> bob = sy.VirtualWorker(hook, id="bob", peer_limits=PeerLimits(bytes=1000))
     >>> x = torch.ones(200).send(bob)
