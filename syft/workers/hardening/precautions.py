@@ -214,9 +214,9 @@ def _divisor(given: Given) -> None:
 @_check(r"lcm_?", "input other", "SIGFPE for the smallest int64")
 def _multiples(given: Given) -> None:
     text = "integer overflow: the smallest integer has no least common multiple"
-    for numbers in (_integers(given.get("input")), _integers(given.get("other"))):
-        if numbers is not None and bool((numbers == torch.iinfo(numbers.dtype).min).any()):
-            raise RuntimeError(text)
+    both = map(_integers, (given.get("input"), given.get("other")))
+    if any((one == torch.iinfo(one.dtype).min).any() for one in both if one is not None):
+        raise RuntimeError(text)
 
 
 @_check(r"\w+_polynomial_\w+", "x n", "a step for each degree and element, without a limit")
@@ -244,10 +244,9 @@ def _batches(given: Given) -> None:
     sizes = _values(given, "batch_sizes")
     if sizes is None or sizes.ndim != 1:
         return
+    text = "_pad_packed_sequence: expected batch sizes over 0, none larger than the one before"
     if bool((sizes < 1).any()) or bool((sizes[1:] > sizes[:-1]).any()):
-        raise RuntimeError(
-            "_pad_packed_sequence: expected batch sizes over 0, none larger than the one before"
-        )
+        raise RuntimeError(text)
 
 
 @_check(
@@ -267,15 +266,19 @@ def _qparams(given: Given) -> None:
     fits = inside is None or given.get("numel") == inside.numel()
     bins, ratio, bits = given.get("n_bins", 0), given.get("ratio", 0), given.get("bit_width", 1)
     if not (fits and 0 < bins <= MOST_TERMS and 0 <= ratio <= 1 and 0 < bits <= 8):
-        raise RuntimeError(
-            "choose_qparams_optimized: expected the number of elements, 1 to 65536 bins, a ratio "
-            "from 0 to 1 and 1 to 8 bits."
-        )
+        text = "the number of elements, 1 to 65536 bins, a ratio from 0 to 1 and 1 to 8 bits."
+        raise RuntimeError(f"choose_qparams_optimized: expected {text}")
+
+
+@_check(r"Tensor\.(set_|data\.__set__)", "self source", "segfault if one of them alone is nested")
+def _alike(given: Given) -> None:
+    tensors = [one for one in (_tensor(given, "self"), _tensor(given, "source")) if one is not None]
+    if len({one.is_nested for one in tensors}) == 2:
+        raise RuntimeError("a nested tensor and one that is none cannot have one memory")
 
 
 @_check(r"segment_reduce", "data reduce", _OFFSETS)
 def _segments(given: Given) -> None:
-    """``unsafe=True`` also skips the check that lengths fill the axis, which is harmless."""
     data = _tensor(given, "data")
     for name, text in (
         ("offsets", "offsets between 0 and the size of data along the axis."),
@@ -291,7 +294,6 @@ def _segments(given: Given) -> None:
 
 @_check(r"ctc_loss", "log_probs targets input_lengths target_lengths", _OFFSETS)
 def _ctc(given: Given) -> None:
-    """Padding is not checked."""
     scores, labels = _tensor(given, "log_probs"), _tensor(given, "targets")
     if scores is None or labels is None or scores.ndim < 2:
         return
@@ -562,8 +564,8 @@ for _kind, _gates in (("lstm", 4), ("gru", 3), ("rnn_(tanh|relu)", 1)):
 @_replace(r"torch\.(mkldnn_rnn_layer|miopen_rnn|_cudnn_rnn)", _RECURRENT)
 def _refused(function: Function) -> Function:
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        name = f"torch.{function.__name__}"
-        raise OperationRefused(name, "it is a part of torch.lstm and its like: call one of these")
+        instead = "it is a part of torch.lstm and its like: call one of these"
+        raise OperationRefused(f"torch.{function.__name__}", instead)
 
     return refuse
 
@@ -582,9 +584,7 @@ _replace(
     *(r"as_strided_?|Tensor\.(set_|data\.__set__)|resize(_as)?_", "views may reach into holes")
 )(NotingHoles)
 _replace(r"cov", "it writes to its operand where that has one observation and weights")(OnACopy)
-_replace(r"Tensor\.retain_grad", "a pass over private values asks which results keep gradients")(
-    lambda function: retain_grad
-)
+_replace(r"Tensor\.retain_grad", "a private pass asks what keeps gradients")(lambda _: retain_grad)
 
 _any = _ending_in("|".join(row.names for row in TABLE))  # to ask each row takes 40 ms
 for _number, _name in enumerate(NAMES):

@@ -181,3 +181,16 @@ def test_a_covariance_of_one_observation_leaves_its_operand_as_it_is(
     there = x.send(bob)
     torch.cov(there, **{name: value.send(bob) for name, value in weights.items()})
     assert torch.equal(there.get(), x)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("write", ["data", "set_"])
+def test_a_plain_tensor_gets_no_memory_of_a_nested_one(bob: sy.VirtualWorker, write: str) -> None:
+    rows = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    plain, nested = torch.zeros(3).send(bob), rows.send(bob)
+    with pytest.raises(RuntimeError, match="nested"):
+        if write == "data":
+            plain.data = nested
+        else:
+            plain.set_(nested)
+    assert torch.equal((plain + 1).get(), torch.ones(3))
