@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -22,7 +22,7 @@ from syft.exceptions import (
     UnsupportedOperation,
     UnusableSetting,
 )
-from syft.ops.table import flags_of, name_of
+from syft.ops.table import REVEALS, flags_of, name_of
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, register, unpack_items
 from syft.tensors.pointer import PointerTensor
@@ -145,15 +145,12 @@ class MultiPointerTensor(Link):
 
             results.append(operation(*replace(args, at), **replace(kwargs, at)))
         found = combine_results(results)
-        if type(found) is list and getattr(operation, "__name__", "") in _ONE_NUMBER:
+        special = getattr(operation, "__name__", "").startswith("__")  # Python wants one number
+        if type(found) is list and special and flags_of(operation) & REVEALS:
             instead = "each worker has one of its own: get() is a list of them"
             raise UnsupportedOperation(name_of(operation), cls.__name__, instead)
         target = mutated_argument(flags_of(operation), args, kwargs)
         return found if target is None or results[0] is None else target
-
-
-_ONE_NUMBER: Final = frozenset(("__bool__", "__int__", "__float__", "__complex__", "__index__"))
-"""The methods that Python has return one number."""
 
 
 def _names(operation: Any, args: Arguments, kwargs: Keywords) -> list[str]:

@@ -1,0 +1,93 @@
+"""Mistakes again without a kernel: each is refused by a sentence that says what was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import DataStaysPut, SyftError, UnsupportedOperation, UnusableSetting
+
+Mistake = Callable[[sy.VirtualWorker, sy.VirtualWorker, torch.Tensor], Any]
+
+MISTAKES: dict[str, tuple[Mistake, type[SyftError], str]] = {
+    "a function of numpy": (
+        lambda alice, bob, x: np.concatenate([x, x]),
+        DataStaysPut,
+        "numpy",
+    ),
+    "a column by name": (lambda alice, bob, x: x["age"], UnsupportedOperation, "no columns"),
+    "an array of numpy on the left": (
+        lambda alice, bob, x: np.ones(2) * x,
+        UnsupportedOperation,
+        "an array of numpy: make a tensor of it",
+    ),
+    "a loader of a list": (
+        lambda alice, bob, x: sy.FederatedDataLoader([1, 2]),
+        UnusableSetting,
+        "a FederatedDataset, got a list",
+    ),
+    "one worker in the place of a list": (
+        lambda alice, bob, x: sy.BaseDataset(torch.ones(2), torch.ones(2)).federate("bob"),
+        UnusableSetting,
+        "a list of workers, got a str",
+    ),
+    "no optimizer": (
+        lambda alice, bob, x: sy.Optims(["bob"], optim=torch.optim.Adam),
+        UnusableSetting,
+        "an optimizer, as torch.optim.Adam",
+    ),
+    "half a digit": (
+        lambda alice, bob, x: torch.ones(1).fix_precision(precision_fractional=1.5),
+        UnusableSetting,
+        "a number of digits, got 1.5",
+    ),
+    "the truth of two workers": (
+        lambda alice, bob, x: bool(sy.combine_pointers(torch.zeros(1).send(alice), x[:1])),
+        UnsupportedOperation,
+        "each worker has one of its own",
+    ),
+    "torch as the hook": (
+        lambda alice, bob, x: sy.VirtualWorker(torch, id="carol"),
+        UnusableSetting,
+        "what sy.TorchHook.torch. gives, got a module",
+    ),
+    "a number as a worker": (
+        lambda alice, bob, x: bob.add_worker(3),
+        UnusableSetting,
+        "a worker, got a int",
+    ),
+    "a tensor as a data set": (
+        lambda alice, bob, x: bob.add_dataset(torch.ones(2), key="ages"),
+        UnusableSetting,
+        "a sy.BaseDataset",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_refused_by_a_sentence(
+    name: str, alice: sy.VirtualWorker, bob: sy.VirtualWorker
+) -> None:
+    make, error, words = MISTAKES[name]
+    x = torch.ones(2).send(bob)
+    with pytest.raises(error, match=words):
+        make(alice, bob, x)
+
+
+def test_numbers_and_shapes_of_numpy_are_taken(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(bob)
+    assert torch.equal((np.array(2.0) * x).get(), torch.full((2,), 2.0))
+    assert np.shape(x) == (2,)
+
+
+def test_settings_of_shares_that_are_no_more_are_told(
+    alice: sy.VirtualWorker, bob: sy.VirtualWorker, hook: sy.TorchHook
+) -> None:
+    with pytest.warns(UserWarning, match="leave out field= and dtype="):
+        shared = torch.tensor([1]).share(alice, bob, crypto_provider=hook.local_worker, field=257)
+    assert shared.get().tolist() == [1]
