@@ -27,9 +27,9 @@ DATABASES := tests/torch_suite tests/privacy/two_worlds
 # cases of the databases, and of the tests of every shell in child processes and over sockets;
 SAMPLE := 0.1
 # of the cases of every other test that has more than three;
-CASES := 0.2
+CASES := 0.12
 # and of the examples of each test of hypothesis.
-EXAMPLES := 0.25
+EXAMPLES := 0.2
 
 # What `make covered` runs of the tests of every shell, unless `make test-all` asks for all.
 SHELL_SAMPLE := 0.12
