@@ -193,7 +193,7 @@ class Graphs:
         self.records: dict[int, Any] = {}
         """The records of objects, by id."""
         self.ends: dict[int, Record] = {}
-        """Those of leaves from which graphs have been recorded."""
+        """Those of leaves from which graphs have been recorded, or that were given gradients."""
         self.held: Mapping[int, Any] = {}
         """Those of what the request holds that is served after it waited."""
         self.changes = 0

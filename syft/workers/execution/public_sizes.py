@@ -246,10 +246,7 @@ def public_size(value: Any, guarded: bool = True, once: bool = False) -> PublicS
 def _elements_in(tensor: torch.Tensor, once: bool) -> int:
     """The elements of a tensor; those that ``expand`` repeats each time, or ``once``."""
     if not once or tensor.layout is not torch.strided or tensor.is_nested:
-        count = tensor.numel()
-        if type(count) is int:
-            return count
-        return tensor.untyped_storage().nbytes() // tensor.element_size()  # x.data = a jagged one
+        return tensor.numel()
     return prod(
         n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not n
     )

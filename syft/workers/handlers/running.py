@@ -24,8 +24,8 @@ from syft.serde.registry import pack, unpack_at
 from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, shortcut
 from syft.workers.core.state_machine import Answer, WorkerCore
-from syft.workers.execution.kept_memory import has_graph, is_leaf, is_recorded
-from syft.workers.handlers.command_graphs import note_gradients
+from syft.workers.execution.kept_memory import has_graph, is_leaf
+from syft.workers.handlers.command_graphs import note_gradients, records
 from syft.workers.handlers.commands import run_in_modes
 from syft.workers.handlers.guarded_run import Concealed, Outputs
 from syft.workers.handlers.programs import Prepared, prepare
@@ -151,9 +151,10 @@ def _run_at_once(
     """Run a common definition on the values of its inputs; most have no graphs to account for."""
     prepared: Prepared = entry.what
     contested, call = core.contested, None
-    if prepared.alters or _records(values, run.flags):
+    recorded = records(values, run.flags)
+    if prepared.alters or recorded:
         call = Call(core, run, frame, peer, read=Ready(entry, entry.last))
-        results = _run_on_graphs(call, values)
+        results = _run_on_graphs(call, values, recorded)
     else:
         results = prepared.perform(core, values, peer)
     if contested:
@@ -170,10 +171,10 @@ def _run_at_once(
     return reply
 
 
-def _run_on_graphs(call: Call, values: list[Any]) -> Sequence[Any]:
-    """Run a common definition that may change facts, or that autograd records."""
-    entry, run = call.read.entry, call.message
-    changes = _records(values, run.flags) and _changes(entry)
+def _run_on_graphs(call: Call, values: list[Any], recorded: bool) -> Sequence[Any]:
+    """Run a common definition that may change facts, or that is ``recorded`` by autograd."""
+    entry = call.read.entry
+    changes = recorded and _changes(entry)
     if changes:
         call.graphs.begin(call.named())
     try:
@@ -185,12 +186,6 @@ def _run_on_graphs(call: Call, values: list[Any]) -> Sequence[Any]:
         if changes:
             call.graphs.wrote()
     return results
-
-
-def _records(values: list[Any], flags: int) -> bool:
-    """Whether autograd records what a run does to its inputs."""
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    return bool(flags & GRAD_MODE) and any(map(is_recorded, tensors))
 
 
 def _note_way(call: Call, results: Sequence[Any]) -> None:

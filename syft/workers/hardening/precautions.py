@@ -278,7 +278,7 @@ def _alike(given: Given) -> None:
 
 
 @_check(r"segment_reduce", "data reduce", _OFFSETS)
-def _segments(given: Given) -> None:
+def _segments(given: Given) -> None:  # lengths that do not fill the axis are harmless
     data = _tensor(given, "data")
     for name, text in (
         ("offsets", "offsets between 0 and the size of data along the axis."),
@@ -293,7 +293,7 @@ def _segments(given: Given) -> None:
 
 
 @_check(r"ctc_loss", "log_probs targets input_lengths target_lengths", _OFFSETS)
-def _ctc(given: Given) -> None:
+def _ctc(given: Given) -> None:  # padding is not checked
     scores, labels = _tensor(given, "log_probs"), _tensor(given, "targets")
     if scores is None or labels is None or scores.ndim < 2:
         return
