@@ -29,7 +29,7 @@ SAMPLE := 0.1
 # of the cases of every other test that has more than three;
 CASES := 0.12
 # and of the examples of each test of hypothesis.
-EXAMPLES := 0.2
+EXAMPLES := 0.25
 
 # What `make covered` runs of the tests of every shell, unless `make test-all` asks for all.
 SHELL_SAMPLE := 0.12

@@ -276,7 +276,7 @@ def _show_in_shell(
     """Show an error as IPython would, which calls this in the place of its own method."""
     with shortened(error):
         meant = _meant(error) if _is_wanted() else None
-        if meant is not None:
+        if meant is not None and meant not in _notes(error):
             vars(error)["__notes__"] = [meant, *_notes(error)]
         shell.showtraceback(
             (kind, error, error.__traceback__), tb_offset=tb_offset, running_compiled_code=True

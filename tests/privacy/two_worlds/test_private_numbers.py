@@ -251,7 +251,16 @@ def return_counts(eve: Observer) -> None:
     eve.call("torch.unique", ones(eve), return_counts=flag(eve))
 
 
+def covariance_of_one_observation(eve: Observer) -> None:
+    """Torch writes to the first operand, if the weights are good ones."""
+    rows = eve.public(torch.tensor([[1.0], [2.0]]))
+    weights = eve.secret(torch.tensor([1.0]), torch.tensor([-1.0]))
+    eve.call("torch.cov", rows, correction=0, aweights=weights, grad=False)
+    eve.fetch(rows.id)
+
+
 ATTACKS: tuple[Attack, ...] = (
+    covariance_of_one_observation,
     split,
     split_method,
     chunk,
