@@ -33,6 +33,7 @@ _CALM: Final = 0.02
 _IDLE_AFTER: Final = 0.1
 _FLUSH_AFTER: Final = 0.05
 """Seconds after the last request until the ids of dropped pointers are sent by themselves."""
+_UNSAID: Final = "it has not said what it runs, and may answer later (a larger timeout= waits longer)"
 
 
 class CallingBoard(Board):
@@ -102,7 +103,7 @@ class CallingBoard(Board):
         if left > 0:
             return left
         busy = self.busy.get(line)
-        why = "it has not said why" if busy is None else _what_it_runs(busy)
+        why = _UNSAID if busy is None else _what_it_runs(busy)
         raise WorkerTimeout(line.name, seconds, why)
 
     def awaited(self) -> str:

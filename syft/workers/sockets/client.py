@@ -12,7 +12,13 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from syft.exceptions import PermissionDenied, SyftError, WorkerIdTaken, WorkerLost
+from syft.exceptions import (
+    PermissionDenied,
+    SyftError,
+    WorkerIdTaken,
+    WorkerLost,
+    WorkerRefused,
+)
 from syft.serde.limits import Limits
 from syft.trust import tickets
 from syft.trust.tickets import Ticket
@@ -211,7 +217,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         target = asked.target
         if id is not None:
             _check_free(network, id, asked)
-        websocket, welcome = target.dial(None, _PATIENCE)
+        websocket, welcome = self._dialled(target)
         with network.monitor:
             try:  # another thread may have asked for the same meanwhile
                 there = _there_already(network, id, asked)
@@ -222,6 +228,16 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
                 websocket.stream.close()
                 raise
             self._enter(local, id or welcome.worker, websocket, welcome)
+
+    def _dialled(self, target: Target) -> tuple[WebSocket, Welcome]:
+        """A new line; a refusal says what ``tokens=`` alone do not prove."""
+        try:
+            return target.dial(None, _PATIENCE)
+        except WorkerRefused as refused:
+            if refused.code != "token" or target.token is not None or not self.tokens:
+                raise
+            why = f"{refused.reason} (tokens= are for other users, and token= is your own)"
+            raise WorkerRefused(refused.address, refused.code, why) from None
 
     def _enter(self, local: VirtualWorker, id: str, websocket: WebSocket, welcome: Welcome) -> None:
         """Enter the network as the worker at the other end of a connection, in its monitor."""

@@ -22,6 +22,7 @@ from syft.exceptions import (
     WorkerClosed,
     WorkerIdTaken,
     WorkerLost,
+    WorkerRefused,
     WorkerTimeout,
     WrongAddress,
 )
@@ -433,6 +434,16 @@ def test_a_unix_socket(hook: sy.TorchHook, tmp_path) -> None:  # type: ignore[no
                 sy.WebsocketServerWorker(hook, unix=path, id="eve")
             dan.close()
         assert not path.exists()
+
+
+def test_who_gives_tokens_of_others_alone_is_told_what_is_missing(hook: sy.TorchHook) -> None:
+    book = TokenBook(None)
+    ann = book.make("ann", time.time())
+    with sy.WebsocketServerWorker(hook, port=0, id="dan", tokens=book) as server:
+        with pytest.raises(WorkerRefused, match=r"no token was given \(tokens= are for other"):
+            sy.connect(str(server.address), tokens={"ann": ann})
+        with pytest.raises(WorkerRefused, match=r"no token was given\.$"):
+            sy.connect(str(server.address))
 
 
 def test_a_revoked_token_ends_what_it_began(hook: sy.TorchHook) -> None:
