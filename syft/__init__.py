@@ -35,6 +35,7 @@ from syft.hooks.sharing_ahead import cost as cost
 from syft.hooks.sharing_ahead import prepare as prepare
 from syft.hooks.sharing_ahead import stock as stock
 from syft.hooks.torch_hook import TorchHook as TorchHook
+from syft.hooks.torch_hook import device as device
 from syft.hooks.torch_hook import get_all as get_all
 from syft.hooks.torch_hook import send_all as send_all
 from syft.hooks.torch_hook import synchronize as synchronize

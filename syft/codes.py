@@ -377,6 +377,8 @@ class ErrorCode(WireCode):
     WRONG_RESULT = 193
     PROVIDER_DENIED = 194
     NO_SUCH_DEVICE = 195
+    UNKNOWN_DEVICE = 196
+    DEVICE_MISMATCH = 197
 
 
 class LineCode(WireCode):

@@ -540,3 +540,18 @@ def function_transforms() -> list[tuple[Any, str]]:
         (torch.func, "linearize"),
     ]
     return [(derivatives, name) for name in names] + others
+
+
+def name_open_device(name: str, module: Any) -> None:
+    """Give the one type of device that torch leaves open a name, and what torch asks of such a
+    device in Python.  Torch keeps both until the process ends; a second call changes nothing.
+
+    Neither the guard nor the hooks of a device of this machine are registered: torch would start
+    threads for it at the next backward pass, and none could run in a forked process after that.
+
+    Raises ``RuntimeError`` if another package has named it.
+    """
+    if torch._C._get_privateuse1_backend_name() != name:
+        torch._C._rename_privateuse1_backend(name)
+    if not hasattr(torch, name):
+        torch._register_device_module(name, module)  # type: ignore[no-untyped-call]

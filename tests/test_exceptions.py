@@ -14,6 +14,14 @@ from tests.test_project import ROOT
 
 TEXTS = [
     (
+        e.UnknownDevice("syft:9", ("syft:0 is bob",)),
+        "No worker is the device syft:9 (syft:0 is bob): sy.device(worker) makes a worker one.",
+    ),
+    (
+        e.UnknownDevice("bob", (), "torch numbers 128 of them"),
+        "No worker is the device bob (there is none): torch numbers 128 of them.",
+    ),
+    (
         e.UnknownWorker("nobody", "me", ("alice", "bob")),
         "'me' knows no worker 'nobody' (it knows alice, bob). Create it, or introduce it with "
         "add_worker().",
@@ -178,6 +186,11 @@ TEXTS = [
         e.LocationMismatch("torch.Tensor.add", ("bob", "me")),
         "torch.Tensor.add: the operands lie at bob and me. Bring them together first: .send(), "
         ".move() or .get().",
+    ),
+    (
+        e.DeviceMismatch("torch.Tensor.add", ("bob", "me")),
+        "torch.Tensor.add: Expected all tensors to be on the same device, but the operands lie at "
+        "bob and me. Bring them together first: x.to(device), or x.cpu().",
     ),
     (
         e.NoSuchDevice("bob", "No CUDA GPUs are available"),

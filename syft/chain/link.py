@@ -37,6 +37,11 @@ from syft.ops.nested import Arguments, Keywords
 from syft.serde.registry import register_hint
 
 Rule = Callable[..., Any]
+
+_BELOW: Final = (
+    "functionalize, jit.trace and torch.tensor(x) reach below the chain; write it with ordinary "
+    "tensor operations: x.clone() in the place of torch.tensor(x)"
+)
 RuleType = TypeVar("RuleType", bound=Rule)
 
 
@@ -136,6 +141,16 @@ class Link:
         syft.exceptions.UnsupportedOperation: ...
         """
         raise UnsupportedOperation(str(operation), cls.__name__, "this kind of link runs nothing")
+
+    def below(self, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """Run an aten overload that torch calls in C, where it asked no link above autograd.
+
+        >>> Link().below(torch.ops.aten.add.Tensor, (), {})
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.UnsupportedOperation: ...
+        """
+        raise UnsupportedOperation(str(operation), type(self).__name__, _BELOW)
 
     # ----------------------------------------------------------------------------- the chain itself
 

@@ -46,11 +46,6 @@ Some functions choose a fused kernel before they reach the dispatch level; a set
 consist of operations that links know.  A kind of link fills this in on import.
 """
 
-_BELOW = (
-    "functionalize, jit.trace and torch.tensor(x) reach below the chain; write it with ordinary "
-    "tensor operations: x.clone() in the place of torch.tensor(x)"
-)
-
 
 class Wrapper(ChosenMethods, torch.Tensor):
     """A tensor whose data is elsewhere: at another worker, or inside its first link.
@@ -104,7 +99,7 @@ class Wrapper(ChosenMethods, torch.Tensor):
             if link.at_function_level:
                 if func.name() == _TAKEN:
                     raise LocationMismatch("torch.Tensor.set_", (link.place(), "here"))
-                raise UnsupportedOperation(str(func), type(link).__name__, _BELOW)
+                return link.below(func, args, kwargs)
             if type(link) is not type(first):
                 first = _kind_that_takes(func, first, link)
         return first.call(func, args, kwargs)

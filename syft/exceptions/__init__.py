@@ -14,6 +14,7 @@ exception to that.
     SyftError
     ├── WorkerError
     │   ├── UnknownWorker            no worker of that name is known here
+    │   ├── UnknownDevice            no worker is that device of torch
     │   ├── WorkerIdTaken            another worker has that name
     │   ├── WorkerClosed             the worker was closed
     │   │   └── WorkerLost           the connection to it broke and could not be made again
@@ -33,6 +34,7 @@ exception to that.
     │   ├── OperationRefused         the op is known and may not run on another worker
     │   ├── UnsupportedOperation     this kind of tensor has no rule for the op
     │   ├── LocationMismatch         the operands lie at different places
+    │   │   └── DeviceMismatch       one of them is on a device (a RuntimeError too)
     │   ├── NoSuchDevice             the worker's machine has no device of that name
     │   ├── DataStaysPut             a local read of something that is not here
     │   └── ResultMismatch           not as many results as the caller was sure of
@@ -86,6 +88,7 @@ from syft.exceptions.trust_errors import WorkerTimeout as WorkerTimeout
 from syft.exceptions.trust_errors import WrongAddress as WrongAddress
 from syft.exceptions.operation_errors import DataStaysPut as DataStaysPut
 from syft.exceptions.operation_errors import NoSuchDevice as NoSuchDevice
+from syft.exceptions.operation_errors import DeviceMismatch as DeviceMismatch
 from syft.exceptions.operation_errors import EncodingError as EncodingError
 from syft.exceptions.operation_errors import HookError as HookError
 from syft.exceptions.operation_errors import LocationMismatch as LocationMismatch
@@ -138,6 +141,7 @@ from syft.exceptions.worker_errors import PromiseGivenUp as PromiseGivenUp
 from syft.exceptions.worker_errors import RemoteFailure as RemoteFailure
 from syft.exceptions.worker_errors import RequestWithdrawn as RequestWithdrawn
 from syft.exceptions.worker_errors import StoreError as StoreError
+from syft.exceptions.worker_errors import UnknownDevice as UnknownDevice
 from syft.exceptions.worker_errors import UnknownWorker as UnknownWorker
 from syft.exceptions.worker_errors import WorkerClosed as WorkerClosed
 from syft.exceptions.worker_errors import WorkerError as WorkerError

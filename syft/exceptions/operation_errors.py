@@ -93,6 +93,20 @@ class LocationMismatch(OperationError):
         return f"{text} Bring them together first: {self.instead or '.send(), .move() or .get()'}."
 
 
+class DeviceMismatch(LocationMismatch, RuntimeError):
+    """The operands of one op are on different devices of torch, one of them a worker.
+
+    >>> print(DeviceMismatch("torch.Tensor.add", ("bob", "me")))
+    torch.Tensor.add: Expected all tensors to be on the same device, but the operands lie at bob \
+and me. Bring them together first: x.to(device), or x.cpu().
+    """
+
+    def __str__(self) -> str:
+        found = f"the operands lie at {' and '.join(self.places)}"
+        text = f"{self.op}: Expected all tensors to be on the same device, but {found}."
+        return f"{text} Bring them together first: {self.instead or 'x.to(device), or x.cpu()'}."
+
+
 class NoSuchDevice(OperationError):
     """An operation asks for a device that the worker's machine has not.
 

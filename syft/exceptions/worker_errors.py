@@ -31,6 +31,23 @@ add_worker().
         return f"{text} Create it, or introduce it with add_worker()."
 
 
+class UnknownDevice(WorkerError):
+    """No worker is that device of torch.
+
+    >>> print(UnknownDevice("syft:9", ("syft:0 is bob",)))
+    No worker is the device syft:9 (syft:0 is bob): sy.device(worker) makes a worker one.
+    """
+
+    def __init__(self, device: str, known: tuple[str, ...], why: str = "") -> None:
+        super().__init__(device, known, *([why] if why else ()))
+        self.device, self.known, self.why = device, tuple(known), why
+
+    def __str__(self) -> str:
+        known = ", ".join(self.known) or "there is none"
+        why = self.why or "sy.device(worker) makes a worker one"
+        return f"No worker is the device {self.device} ({known}): {why}."
+
+
 class WorkerIdTaken(WorkerError):
     """Another worker has that name already.
 

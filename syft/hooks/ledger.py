@@ -9,7 +9,7 @@ it.  ``tests/test_house.py`` checks that no other file of the package writes to 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import torch
@@ -103,6 +103,19 @@ class Ledger:
         for key in _KEYS:
             library.impl(name, kernel, key)  # type: ignore[no-untyped-call]
         self._removals.append([library].clear)  # without it, torch takes the kernel away
+
+    def implement_on_open_device(self, kernels: Mapping[str, Callable[..., Any]]) -> None:
+        """Have torch call functions for operations of aten on the type of device that it leaves
+        open, where no tensor of a class of ours is among the arguments."""
+        library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        for name, kernel in kernels.items():
+            library.impl(name, kernel, "PrivateUse1")  # type: ignore[no-untyped-call]
+        self._removals.append([library].clear)
+
+    def shadow(self, target: type, name: str, value: Any) -> None:
+        """Set an attribute of a class that a class above it has, too."""
+        setattr(target, name, value)
+        self._removals.append(functools.partial(delattr, target, name))
 
     def register(self, registration: Callable[..., Removable], function: Any) -> None:
         """Register a function with one of torch's own registrations, which return a handle."""

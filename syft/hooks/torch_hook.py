@@ -39,6 +39,7 @@ from syft.hooks import (
 )
 from syft.hooks.checkpoints import surround_checkpoints
 from syft.hooks.copied_tensors import surround_copies
+from syft.hooks.devices import DeviceHook
 from syft.hooks.function_transforms import surround_transforms
 from syft.hooks.ledger import EXTENSIONS, Attribute, Ledger
 from syft.hooks.module_methods import ModuleAttribute
@@ -140,6 +141,8 @@ class TorchHook:
 
     local_worker: VirtualWorker
     _ledger: Ledger
+    _whole: WholeModules
+    _devices: DeviceHook
 
     def __new__(
         cls,
@@ -164,7 +167,9 @@ class TorchHook:
         self.local_worker = local_worker or VirtualWorker(None, id="me")
         self._ledger = Ledger()
         try:
+            self._whole = WholeModules(self._ledger)
             self._add_methods()
+            self._devices = DeviceHook(self.local_worker, self._ledger, self._whole)
             follower = StateFollower(self.local_worker)
             self._ledger.register(register_optimizer_step_pre_hook, follower.before_step)
             for scheduler in _SCHEDULERS:
@@ -256,7 +261,7 @@ class TorchHook:
             self._ledger.add(target, name, added)
 
     def _send_module(self) -> Callable[..., nn.Module]:
-        local, whole = self.local_worker, WholeModules(self._ledger)
+        local, whole = self.local_worker, self._whole
 
         def send(module: nn.Module, *locations: Any, user: str | None = None) -> nn.Module:
             whole.surround()
@@ -412,6 +417,19 @@ def get_all(pointers: Any, user: str | None = None, keep: bool = False) -> Any:
         return sharing_methods.get_all(values, user, stay)
 
     return bulk.in_mapping(pointers, fetch) if isinstance(pointers, Mapping) else fetch(pointers)
+
+
+def device(worker: Location) -> torch.device:
+    """The device of torch that a worker is: tensors on it are at the worker.
+
+    Raises :class:`~syft.exceptions.UnknownWorker`, and :class:`~syft.exceptions.HookError` if torch
+    is not hooked.
+
+    >>> x = torch.ones(2).to(sy.device(bob))
+    >>> x.device == sy.device(bob), (x + torch.ones(2, device=x.device)).cpu()
+    (True, tensor([2., 2.]))
+    """
+    return TorchHook.current()._devices.device(worker)
 
 
 def synchronize() -> None:

@@ -182,14 +182,26 @@ def check_places(module: nn.Module, state: Mapping[str, Any], assign: bool = Fal
 
     >>> check_places(nn.Linear(2, 1), nn.Linear(2, 1).state_dict())
     """
-    remote = {name: value for name, value in state.items() if type(value) is Wrapper}
-    if assign or not any(value.child.at_function_level for value in remote.values()):
+    if assign:
         return
     mine = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    remote = {
+        name: value
+        for name, value in state.items()
+        if type(value) is Wrapper and not (name in mine and _takes_values(mine[name], value))
+    }
+    if not any(value.child.at_function_level for value in remote.values()):
+        return
     for name, value in remote.items():
         place = first_link(mine[name]).location if name in mine else value.child.location
         if value.child.at_function_level and place is not value.child.location:
             raise _elsewhere(name, "here" if place is None else place.id, place_of(value))
+
+
+def _takes_values(mine: torch.Tensor, value: Wrapper) -> bool:
+    """Whether a parameter that is here takes the values of a tensor on a device."""
+    links = value.child.remote_links()
+    return bool(links) and links[0].connection.device is not None and type(mine) is not Wrapper
 
 
 def _elsewhere(name: str, module: str, state: str) -> LocationMismatch:

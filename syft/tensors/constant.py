@@ -256,7 +256,7 @@ def _is_here(device: Any) -> bool:
     return kind in _EVERYWHERE or torch.get_device_module(kind).is_available()
 
 
-_EVERYWHERE: Final = frozenset(("cpu", "meta"))
+_EVERYWHERE: Final = frozenset(("cpu", "meta", "syft"))
 
 
 def _holds_data(value: Any) -> bool:

@@ -162,7 +162,7 @@ class PointerTensor(RemoteReference, BarePointer):
 
     def reference(self, connection: Connection) -> tuple[int, ...] | None:
         """How a command over ``connection`` names the tensor, if it is at the other end."""
-        if connection is not self.connection:
+        if connection is not self.connection and connection.line is not self.connection.line:
             return None
         if self.depth:
             return (REF, self.id_at_location, self.depth)
@@ -224,7 +224,7 @@ class PointerTensor(RemoteReference, BarePointer):
     def forward(cls, number: int, args: Arguments, kwargs: Keywords) -> Any:
         """Forward one torch call of any kind, past the rules."""
         flags, connection = FLAGS[number], _connection_of(args, kwargs)
-        operands, keywords, buffers = _packed(connection, number, args, kwargs)
+        connection, operands, keywords, buffers = packed(connection, number, args, kwargs)
         target = mutated_argument(flags, args, kwargs) if kwargs or flags & _WRITING else None
         crosses = flags & GRADIENT and connection.crossed
         making = target is None and not flags & NOTHING
@@ -277,21 +277,23 @@ def _make_wait(pending: Pending, target: Any) -> None:
             leaf.child.pending, leaf.child.asked = pending, None
 
 
-def _packed(
+def packed(
     connection: Connection, number: int, args: Arguments, kwargs: Keywords
-) -> tuple[Any, Keywords | None, list[torch.Tensor]]:
-    """The arguments and the keywords as operands, and the data that travels along."""
+) -> tuple[Connection, Any, Keywords | None, list[torch.Tensor]]:
+    """The connection for the results, the arguments and the keywords as operands, and the data that
+    travels along."""
     operands = _flat(args, connection)
     if operands is not None and not kwargs:
-        return operands, None, []
+        return connection, operands, None, []
     if operands is None and number in _ON_LISTS:  # which takes fewer bytes
         args = tuple([list(value) if type(value) is tuple else value for value in args])
         operands = _flat(args, connection)
     values = None if operands is None else _flat(kwargs.values(), connection)
     if values is not None:
-        return operands, dict(zip(kwargs, values, strict=True)) or None, []
+        return connection, operands, dict(zip(kwargs, values, strict=True)) or None, []
     packing = Operands(connection, number)
-    return *packing.pack(args, kwargs), packing.packer.buffers
+    packed_args, packed_kwargs = packing.pack(args, kwargs)
+    return packing.connection, packed_args, packed_kwargs, packing.packer.buffers
 
 
 def _flat(values: Iterable[Any], connection: Connection) -> list[Any] | None:

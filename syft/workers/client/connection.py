@@ -118,6 +118,16 @@ class Connection:
         """Requests that take something away, and whose answer was not waited for to the end."""
         self.contents: dict[int, int] = {}  # where constants are that were sent, by their content
 
+    @property
+    def device(self) -> torch.device | None:
+        """The device of torch that pointers over this connection are on, if they are on one."""
+        return None
+
+    @property
+    def line(self) -> Connection:
+        """The connection over which requests go: this one, or that of which it is a second one."""
+        return self
+
     def resolve(self, id: int, depth: int = 0) -> Any:
         """A reference in a reply names a result stored at the other end: make a pointer to it."""
         pointer = self.pointer(id)

@@ -37,7 +37,7 @@ from torch import nn
 
 from syft.callers import SYFT, TORCH
 from syft.chain.wrapper import Wrapper
-from syft.exceptions import LocationMismatch
+from syft.exceptions import DeviceMismatch, LocationMismatch
 from syft.ops.calls import may_keep, mutated_argument
 from syft.ops.nested import Arguments, Keywords, is_container, leaves, replace
 from syft.ops.table import BY_NAME, COLUMNS, FLAGS, NAMES, ops_where
@@ -207,6 +207,9 @@ class Operands:
             stays = kept and tensor.child.goes_along  # a copy of it would be written to
             if stays or tensor.child.reference(self.connection) is None:
                 self._mismatch(tensor, tensor.child.place(), tensor.child.location)
+            connection = getattr(tensor.child, "connection", None)
+            if connection is not None and connection.device is not None:
+                self.connection = connection  # what comes of it is on the device, too
         elif tensor.requires_grad and torch.is_grad_enabled() or not self._may_travel(tensor):
             self._mismatch(tensor, self.connection.owner.id)
 
@@ -229,21 +232,27 @@ class Operands:
         elif place == there:  # a pointer to the caller's own store, and a tensor that is not in it
             place = "here (not behind a pointer)"
         names = [name for name, value in self._keywords.items() if value is tensor]
-        raise _mismatched(NAMES[self.number], (there, place), tensor, names)
+        error = LocationMismatch if self.connection.device is None else DeviceMismatch
+        raise _mismatched(error, NAMES[self.number], (there, place), tensor, names)
 
 
 def _mismatched(
-    op: str, places: tuple[str, str], tensor: torch.Tensor, names: list[str]
+    kind: type[LocationMismatch],
+    op: str,
+    places: tuple[str, str],
+    tensor: torch.Tensor,
+    names: list[str],
 ) -> LocationMismatch:
     """The error, with a note about an operand that is here (made here: a frame that holds what it
     raises would keep the pointers among the operands)."""
-    error = LocationMismatch(op, places)
+    error = kind(op, places)
     if type(tensor) is not Wrapper:
         is_part = isinstance(tensor, nn.Parameter)
         what = "A parameter" if is_part else "The tensor"
         cure = "send its module, model" if is_part else "x"
+        verb = "to" if kind is DeviceMismatch else "send"
         given = f" ({names[0]}=)" if names else ""
         rest = "; if a module holds it, send that" if names and not is_part else ""
         about = f"{what} of shape {tuple(tensor.shape)} is here{given}"
-        error.add_note(f"{about}: {cure}.send({places[0]}){rest}.")
+        error.add_note(f"{about}: {cure}.{verb}({places[0]}){rest}.")
     return error

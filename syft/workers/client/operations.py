@@ -394,6 +394,8 @@ class Operations:
             return answers[0][1]
         self._facts.answered()
         for leaf, (kind, gradient) in zip(leaves, answers, strict=True):
+            if gradient is not None:
+                gradient.child.connection = leaf.connection  # it is on the same device
             self._facts.set_gradient(leaf, gradient)
             if kind == LIKE_LEAF:
                 self._facts.alike(gradient.child.id_at_location, leaf.id_at_location)
