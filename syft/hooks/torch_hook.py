@@ -4,7 +4,8 @@ Torch's override protocols pass calls on sent, encrypted or wrapped tensors to s
 asks nobody, a function is surrounded: six methods that go through all parameters of a module, when
 the first one is sent (:mod:`syft.hooks.whole_modules`), ``step`` of each scheduler, since only a
 call shows that one steps while a plan is recorded, the transforms of ``torch.func``
-(:mod:`syft.hooks.function_transforms`), ``torch.as_tensor``, and one way of checkpoints.
+(:mod:`syft.hooks.function_transforms`), ``torch.as_tensor``, one way of checkpoints, and ``to``,
+which may name a worker (:mod:`syft.hooks.devices`).
 ``close()`` removes all of it.
 """
 

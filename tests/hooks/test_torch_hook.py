@@ -67,11 +67,16 @@ def test_close_restores_every_attribute() -> None:
     hook.close()  # a second time does nothing
 
 
-def test_hooking_replaces_nothing_but_two_conversions_that_it_surrounds() -> None:
+def test_hooking_replaces_nothing_but_what_it_surrounds() -> None:
+    """Two conversions, and three methods of modules, which may name a worker."""
     before = namespaces()
     sy.TorchHook(torch)
-    for old, new in zip(before, namespaces(), strict=True):
-        assert {name for name in old if new[name] != old[name]} <= {"as_tensor", "asarray"}
+    changed = [
+        {name for name in old if new[name] != old[name]}
+        for old, new in zip(before, namespaces(), strict=True)
+    ]
+    assert changed[0] == {"as_tensor", "asarray"} and changed[7] == {"to", "cpu", "cuda"}
+    assert not any(changed[1:7] + changed[8:])
 
 
 def test_the_hook_is_idempotent(hook: sy.TorchHook) -> None:
