@@ -7,7 +7,8 @@ torch's own method does, and in which order, stays as it is.  An error of the wo
 the method ends, as if the user had opened a group around the call.  An error of the method itself
 does not take back what was done before it: that is sent, as torch would have done it.
 
-Gradients are taken away by a message of their own, before ``zero_grad``, which finds none then.
+Gradients are taken away before ``zero_grad``, which finds none then: by a message of their own, or
+by operations of an open group.
 
 Torch has no registration for these methods, so they are surrounded, by the ledger, when the first
 module is sent: a process without remote modules runs torch's methods.  In any other a plain module
@@ -243,8 +244,7 @@ def clear_gradients(parameters: Iterable[torch.Tensor | None]) -> None:
         if link is not None:
             found.setdefault(link.connection, []).append(link)
     for connection, links in found.items():
-        if connection.groups.current is None:
-            connection.operations.clear_gradients(links)
+        connection.operations.clear_gradients(links)
 
 
 _METHODS: Final = ("state_dict", "requires_grad_", "_apply")

@@ -49,6 +49,7 @@ from syft.tensors.bare_pointer import BarePointer
 from syft.tensors.remote_link import Summary
 from syft.workers.client.connection import STORED, Connection, Pending
 from syft.workers.client.facts import FACTS, UNKNOWN
+from syft.workers.client.group import Held
 from syft.workers.client.handles import Handle
 from syft.workers.client.operands import Operands
 from syft.workers.client.remote_reference import RemoteReference
@@ -240,6 +241,8 @@ class PointerTensor(RemoteReference, BarePointer):
             return connection.operations.results(value, out, expected, fresh=bool(flags & _NEW))
         if type(value) is Pending:
             _make_wait(value, args[:1] if target is None else target)
+        elif type(value) is Held and connection.transport.queued:
+            _follow_written(connection, args[:1] if target is None else target)
         return None if flags & NOTHING else target
 
 
@@ -275,6 +278,14 @@ def _make_wait(pending: Pending, target: Any) -> None:
     for leaf in leaves(target):
         if type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
             leaf.child.pending, leaf.child.asked = pending, None
+
+
+def _follow_written(connection: Connection, target: Any) -> None:
+    """The same for a command that is held back."""
+    group = connection.groups.current
+    for leaf in leaves(target):
+        if group is not None and type(leaf) is Wrapper and type(leaf.child) is PointerTensor:
+            group.follow(leaf.child, written=True)
 
 
 def packed(
@@ -383,7 +394,8 @@ def _pack(link: PointerTensor, packer: Packer) -> Operand:
         if reference is None:
             raise LocationMismatch("a command", (packer.destination.location.id, link.place()))
         return reference
-    link.connection.let_others_refer()  # the receiver may use the pointer at once
+    link.connection.groups.never_hold()  # the receiver may use the pointer at any time
+    link.connection.let_others_refer()
     twice = any(other is link for other in packer.leaving)
     collects = link.garbage_collect_data and not (twice or packer.stays)
     if collects:

@@ -145,15 +145,15 @@ class Connection:
         maker = self.makers["tensor" if len(summary) == 3 else "plan"]
         return maker(self, id, garbage_collect_data=False, summary=summary)
 
-    def message_group(self) -> MessageGroup:
+    def message_group(self, lazy: bool = False) -> MessageGroup:
         """The open group of messages, or a new one, which is not open yet."""
-        return self.groups.current or self.groups.new()
+        return self.groups.current or self.groups.new(lazy)
 
     @property
     def outstanding(self) -> bool:
         """Whether :meth:`synchronize` has anything to send, to wait for or to raise."""
         waits = self.replies.pending or self.replies.unseen or self.transport.replies
-        return bool(waits) or self.groups.current is not None
+        return bool(waits) or bool(self.groups.open)
 
     @exclusive
     def synchronize(self) -> None:
@@ -355,15 +355,13 @@ class Connection:
             self.requests.check_not_recording(Put.verb)
             drawn = id is None
             if (group := self.groups.current) is not None:
-                plain = drawn and not guard and not writers
-                held = group.hold_value(value, modes()) if plain else None
+                plain = drawn and source is None and not (guard or writers)
+                held = self._put_in(group, value, plain)
                 if held is not None:
-                    self.facts.sent_all((held,), (value,))
                     return held
-                self.groups.send()
             waits = not self.transport.queued
             if waits:
-                self.requests.catch_up()
+                self.requests.hear()
             if id is None:
                 id = new_id()
             else:
@@ -385,7 +383,19 @@ class Connection:
             self.requests.send(seq, frame, waits, drop, None, (id,))
             if packer.leaving:
                 packer.sent()
+            if group is not None and plain:
+                self.groups.gradients.note_sent(id, value)
             return id
+
+    def _put_in(self, group: MessageGroup, value: Any, plain: bool) -> int | None:
+        """The id of a value that a group takes; None if it goes by itself.  What a lazy group holds
+        need not go before, if it is ``plain``: it knows nothing of the value."""
+        held = group.hold_value(value, modes()) if plain else None
+        if held is not None:
+            self.facts.sent_all((held,), (value,))
+        elif not (plain and group.lazy):
+            self.groups.send()
+        return held
 
     def follow_last(self, link: Any) -> None:
         """Have the handle of a new pointer tell of the request that was made last, or is held.
@@ -410,15 +420,18 @@ class Connection:
         """
         self.requests.check_not_recording(PutAll.verb)
         guards = guards or {}
-        if self.groups.current is not None:
+        group = self.groups.current
+        if group is not None and not group.lazy:
             put = self.put
             return [
                 put(value, None, guards.get(at), writers_of(value))
                 for at, value in enumerate(values)
             ], None
+        if guards:
+            self.groups.send()
         waits = not self.transport.queued
         if waits:
-            self.requests.catch_up()
+            self.requests.hear()
         packer = Packer(worker=self.core, gradients=True)
         operand = pack(Bundle(values), packer)
         packer.hand_over(self.location.id)
@@ -438,6 +451,10 @@ class Connection:
         frame = Frame(messages.encode(message), packer.buffers, private=bool(guards))
         answer = self.requests.send(seq, frame, waits, drop, None, ids)
         packer.sent()
+        if group is not None:
+            for place, value in enumerate(values):
+                if place not in guards:
+                    self.groups.gradients.note_sent(ids[place], value)
         return ids, answer if type(answer) is Pending else None
 
     def _terms(self, guard: Guard | None, value: Any) -> Terms | None:
@@ -509,14 +526,17 @@ class Connection:
 
     @exclusive
     def flush(self) -> None:
-        """Send the ids of dropped pointers now instead of with the next request.
+        """Send the ids of dropped pointers now instead of with the next request, and what a lazy
+        connection holds.
 
         An open group takes them along when it is sent.
         """
         group = self.groups.current
-        if group is not None:
+        if group is not None and group is not self.groups.always:
             group.keep_garbage(self.garbage.take())
-        elif self.garbage.ids:
+            return
+        self.groups.send()
+        if self.garbage.ids:
             self.requests.tell(messages.Drop(0, self.garbage.take()))
 
     @exclusive

@@ -110,6 +110,7 @@ class Facts:
         "active",
         "noted",
         "losses",
+        "alterations",
         "_told_of_kinds",
         "_told_of_gradients",
         "_sent",
@@ -127,6 +128,9 @@ class Facts:
         self.losses = 0
         """How many times something was forgotten: an answer that comes with such a notice is not
         kept, because nobody knows which was first."""
+        self.alterations = 0
+        """How many times something was forgotten that may have changed otherwise than by a backward
+        pass."""
         self._told_of_kinds = self._told_of_gradients = False
         """Whether the worker would say if somebody else changed kinds, or gradients."""
         self.noted: deque[Noted] = deque(maxlen=_MOST_NOTED)
@@ -307,6 +311,7 @@ class Facts:
 
         If it is one of its own, nothing changes of the others.
         """
+        self.alterations += 1
         sent, id, source = self._sent, id_of(args, 0), id_of(args, 1)
         if id not in sent or (kwargs and "out" in kwargs):
             self.forget()
@@ -340,6 +345,7 @@ class Facts:
     def forget(self) -> None:
         """Forget everything: something happened that may have changed it."""
         self.losses += 2
+        self.alterations += 1
         self._backward_passes += 1  # as `forget_gradients`
         self.active = False
         if self._keys or self._sent or self.noted:  # not before each call of a plan
@@ -404,6 +410,17 @@ class Facts:
         return number
 
     # -------------------------------------------------------------------------------- gradients
+
+    @property
+    def passes(self) -> int:
+        """How many times gradients may have changed: what was known before does not hold.
+
+        >>> facts = Facts()
+        >>> facts.forget_gradients()
+        >>> facts.passes
+        1
+        """
+        return self._backward_passes
 
     def gradient(self, link: Any) -> Any:
         """The pointer to the gradient of a leaf, None if it has none, or ``UNKNOWN``."""

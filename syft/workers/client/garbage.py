@@ -59,7 +59,8 @@ class Garbage:
         group is open; these ids were there before it was found that none is.
         """
         ids = list(self.ids)
-        if self._groups.holding or self.owners or self._transport.closed:
+        groups = self._groups
+        if groups.holding or groups.held or self.owners or self._transport.closed:
             return False
         taken = tuple(filter(self._take_one, ids))
         if taken:

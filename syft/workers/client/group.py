@@ -11,12 +11,19 @@ at the worker takes along what depends on it, and nothing else; its error names 
 
 A group takes the operations of the thread that opened it.  If another thread uses a result that it
 holds, what is held is sent first.
+
+A *lazy* group (``bob.lazy()``, ``lazy=True``) changes when operations travel and nothing else, so
+what is held is sent after an exception too, when it becomes too much, and before the gradients of
+another step are taken away, so that the worker has something to do.  A tensor that is sent goes
+ahead of what is held, which knows nothing of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from threading import get_ident
 from typing import Any, Protocol
 
 import torch
@@ -26,6 +33,7 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage, ProgramError
 from syft.ids import new_id
 from syft.notebook_html import counted, line
+from syft.ops.control import NO_GRADIENT
 from syft.ops.nested import replace
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import BY_NAME
@@ -33,11 +41,12 @@ from syft.program.held_actions import HeldAction, HeldActions
 from syft.program.program import Mode, Program, Slot
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack
+from syft.torch_private import is_tracing
 from syft.workers.client.facts import Facts
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import Pending
 from syft.workers.client.replies import Replies
-from syft.workers.client.transport import Location
+from syft.workers.client.transport import Location, Owner, Transport, refuse_tracing
 from syft.workers.labels.memory_labels import copy_of
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import GRAD_MODE
@@ -48,6 +57,14 @@ _SAME = frozenset((int, bool, str, type(None)))
 _AS_VALUE = (torch.Tensor, torch.Generator)
 _GRADIENT = BY_NAME["torch.Tensor.grad.__get__"]
 _GRADIENT_KIND = BY_NAME["syft.ops.control.gradient_kind"]
+
+_EXPECT = BY_NAME["syft.ops.numbers.expect"]
+_SET_GRADIENT = BY_NAME["torch.Tensor.grad.__set__"]
+
+_MOST_ACTIONS = 2048
+"""How many actions a lazy group holds."""
+_MOST_BYTES = 1 << 26
+"""How many bytes of values it holds."""
 
 _HOLD_DEPTH = 5
 """How many frames above :meth:`MessageGroup.hold` are syft's for sure: nobody looks at them."""
@@ -73,6 +90,8 @@ class GroupingConnection(Protocol):
     location: Location
     lock: Any
     operations: Any
+    owner: Owner
+    transport: Transport
     replies: Replies
 
     def pointer(self, id: int) -> Any:
@@ -86,7 +105,19 @@ class NotHoldable(Exception):
 class Batch(HeldActions):
     """Commands that will travel together: a program in the making."""
 
-    __slots__ = ("base", "flags", "autocast", "kinds", "places", "results", "links")
+    __slots__ = (
+        "base",
+        "flags",
+        "autocast",
+        "kinds",
+        "places",
+        "results",
+        "links",
+        "bytes",
+        "first_pass",
+        "passes",
+        "user",
+    )
 
     def __init__(self, flags: int, autocast: Any) -> None:
         super().__init__()
@@ -97,6 +128,11 @@ class Batch(HeldActions):
         self.places: dict[int, Slot] = {}
         self.results: list[Slot] = []
         self.links: list[weakref.ref[Any]] = []
+        self.bytes = 0
+        self.first_pass = self.passes = 0
+        """How many backward passes it has, and how often gradients had changed before."""
+        self.user: str | None = None
+        """For whom it is."""
 
     @property
     def count(self) -> int:
@@ -134,6 +170,8 @@ class Batch(HeldActions):
     def taken(self, value: Any, kind: InputKind) -> Slot:
         """The slot of a new input."""
         self.kinds.append(kind)
+        if kind == InputKind.VALUE and isinstance(value, torch.Tensor):
+            self.bytes += value.nbytes
         return self.input(value)
 
     def object(self, id: int) -> Slot:
@@ -167,15 +205,21 @@ class MessageGroup:
     (['Run'], tensor([3., 5.]))
     """
 
-    __slots__ = ("connection", "pending", "_open", "_batch", "_garbage")
+    __slots__ = ("connection", "lazy", "pending", "_open", "_batch", "_garbage", "_seen", "_thread")
 
-    def __init__(self, connection: GroupingConnection) -> None:
+    def __init__(
+        self, connection: GroupingConnection, lazy: bool = False, always: bool = False
+    ) -> None:
         self.connection = connection
+        self.lazy = lazy
+        """Whether nothing but the time changes at which operations travel."""
         self.pending: Pending | None = None
         """The last thing sent, if its reply has not come."""
-        self._open = 0
+        self._open = int(always)
         self._batch: Batch | None = None
         self._garbage: list[int] = []
+        self._seen: tuple[Batch | None, int] = None, 0
+        self._thread = get_ident()
 
     @property
     def lock(self) -> Any:
@@ -189,8 +233,13 @@ class MessageGroup:
         """A notebook shows this."""
         return line(self.connection.location.id, "message group", self._state(), before="→ ")
 
+    @property
+    def count(self) -> int:
+        """How many operations it holds."""
+        return 0 if self._batch is None else self._batch.count
+
     def _state(self) -> str:
-        held = 0 if self._batch is None else self._batch.count
+        held = self.count
         return f"open, {counted(held, 'operation')} held back" if self._open else "closed"
 
     def __enter__(self) -> MessageGroup:
@@ -199,7 +248,7 @@ class MessageGroup:
 
     @exclusive
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None:
+        if error is None or self.lazy:
             self.release()
             return
         self._open -= 1
@@ -213,7 +262,8 @@ class MessageGroup:
         """Open the group, or go one level deeper."""
         self.connection.groups.holding += not self._open
         self._open += 1
-        self.connection.groups.current = self
+        if self is not self.connection.groups.always:
+            self.connection.groups.current = self
 
     @exclusive
     def release(self) -> None:
@@ -269,6 +319,9 @@ class MessageGroup:
         ``made`` is as :meth:`Batch.add` has it.
         """
         batch = self._fitting(mode)
+        if self.lazy and (len(batch.actions) >= _MOST_ACTIONS or batch.bytes > _MOST_BYTES):
+            self.flush()
+            batch = self._fitting(mode)
         known = len(batch.inputs)
         try:
             packed = [self._operand(batch, arg, buffers) for arg in args]
@@ -285,6 +338,8 @@ class MessageGroup:
 
     def hold_value(self, value: Any, mode: tuple[int, Any]) -> int | None:
         """Take a tensor that is sent; returns its id over there, or None if it cannot be held."""
+        if self.lazy:
+            return None
         if type(value) not in _PLAIN:
             self.flush()
             return None
@@ -292,13 +347,19 @@ class MessageGroup:
         batch.results.append(batch.taken(copy_of(value), InputKind.VALUE))
         return batch.base + len(batch.results) - 1
 
-    def ask_gradients(self, ids: Sequence[int], mode: tuple[int, Any]) -> list[tuple[int, Any]]:
+    def ask_gradients(self, links: Sequence[Any], mode: tuple[int, Any]) -> list[tuple[int, Any]]:
         """The kind of gradient that each of these leaves has, and a pointer to it (None without
         one).
 
-        What is held goes along in the same message.
+        What is held goes along in the same message, unless it is known what the answer will be.
         """
         batch = self._fitting(mode)
+        known = self.connection.groups.gradients
+        key = known.key(batch, links)
+        kinds = None if key is None else known.find(key)
+        if kinds is not None:
+            return self._expect_gradients(batch, links, kinds, mode)
+        ids = [link.id_at_location for link in links]
         first, where = len(batch.results), place_of_user()
         for id in ids:
             leaf = batch.object(id)
@@ -309,10 +370,51 @@ class MessageGroup:
         for value in values[:first]:  # to each of these there is a pointer, or there was one
             if value is not None:
                 value.child.garbage_collect_data = False
-        return list(zip(values[first::2], values[first + 1 :: 2], strict=True))
+        answers = list(zip(values[first::2], values[first + 1 :: 2], strict=True))
+        if key is not None:
+            known.learn(key, [kind for kind, _ in answers])
+        return answers
+
+    def _expect_gradients(
+        self, batch: Batch, links: Sequence[Any], kinds: Sequence[int], mode: tuple[int, Any]
+    ) -> list[tuple[int, Any]]:
+        """The same where the kinds are known, which the worker compares."""
+        answers, where = [], place_of_user()
+        for link, kind in zip(links, kinds, strict=True):
+            leaf = batch.object(link.id_at_location)
+            found = batch.new_slot()
+            batch.actions.append(HeldAction(_GRADIENT_KIND, (leaf,), {}, found, None, where))
+            batch.add(_EXPECT, ("eq", found, kind, True), {}, mode[0], None, where)
+            gradient = None
+            if kind != NO_GRADIENT:
+                batch.add(_GRADIENT, (leaf,), {}, mode[0], ONE_TENSOR, where)
+                gradient = self._pointer(batch, len(batch.results) - 1)
+                gradient.child.may_be_argument = True
+            answers.append((kind, gradient))
+        return answers
+
+    def clear_gradients(self, links: Iterable[Any], mode: tuple[int, Any]) -> None:
+        """Take away the gradients of these leaves; a lazy group sends a step before that."""
+        if self.lazy and self._batch is not None and self._batch.passes:
+            self.flush()
+        batch, where = self._fitting(mode), place_of_user()
+        for link in links:
+            leaf = batch.object(link.id_at_location)
+            batch.add(_SET_GRADIENT, (leaf, None), {}, mode[0], None, where)
+
+    def note_backward(self, passes: int) -> None:
+        """Note that the operation taken last was a backward pass; gradients had changed ``passes``
+        times before."""
+        batch = self._batch
+        if batch is not None:
+            if not batch.passes:
+                batch.first_pass = passes
+            batch.passes += 1
 
     def _fitting(self, mode: tuple[int, Any]) -> Batch:
         """The batch for a command in these modes: only grad mode may change inside a batch."""
+        if is_tracing():
+            refuse_tracing()
         flags, autocast = mode
         batch = self._batch
         if batch is not None:
@@ -321,7 +423,14 @@ class MessageGroup:
                 return batch
             self.flush()
         batch = self._batch = Batch(flags, autocast)
+        batch.user = self.connection.owner.user
+        self._thread = get_ident()
         return batch
+
+    def is_quiet(self) -> bool:
+        """Whether it holds something, and as much as at the last call."""
+        before, self._seen = self._seen, (self._batch, self.count)
+        return self._batch is not None and before == self._seen
 
     @staticmethod
     def _undo(batch: Batch, known: int) -> None:
@@ -345,17 +454,26 @@ class MessageGroup:
             value = unpack(operand, unpacker)
         except MalformedMessage:
             raise NotHoldable from None
-        return replace(value, lambda leaf: _as_input(batch, leaf))
+        numbers: dict[float, Slot] = {}  # an optimizer's are often the same for all parameters
+        return replace(value, lambda leaf: _as_input(batch, leaf, numbers))
 
     def _pointer(self, batch: Batch, index: int) -> Any:
         pointer = self.connection.pointer(batch.base + index)
         batch.links.append(weakref.ref(pointer.child))
         return pointer
 
-    def follow(self, link: Any) -> None:
-        """Have the handle of a pointer to what is held tell of it once it is sent."""
-        if self._batch is not None and self._batch.holds(link.id_at_location):
+    def follow(self, link: Any, written: bool = False) -> None:
+        """Have the handle of a pointer to what is held, or will be written, tell of it once it is
+        sent."""
+        if self._batch is not None and (written or self._batch.holds(link.id_at_location)):
             self._batch.links.append(weakref.ref(link))
+
+    def uses(self, id: int | None) -> bool:
+        """Whether something is still to be done with an object, or to be made as it."""
+        batch = self._batch
+        if batch is None or id is None:
+            return False
+        return batch.holds(id) or id in batch.places
 
     def holds(self, operands: Any) -> bool:
         """Whether one of the operands is still to be made by what is held."""
@@ -388,11 +506,15 @@ class MessageGroup:
         """Send a batch, which is not held back by the group itself."""
         connection = self.connection
         groups = connection.groups
-        group, groups.current = groups.current, None
+        group = groups.open.pop(get_ident(), None)
+        groups.holding += 1
         try:
-            return self._send(connection, batch, answered)
+            with as_before(connection, batch.user):
+                return self._send(connection, batch, answered)
         finally:
-            groups.current = group
+            groups.holding -= 1
+            if group is not None:
+                groups.current = group
 
     def _send(self, connection: GroupingConnection, batch: Batch, answered: bool) -> Any:
         dead, later = self._sorted_garbage(batch)
@@ -414,9 +536,11 @@ class MessageGroup:
             connection.replies.lines = ()
             connection.garbage.ids.extend(later)
         self.pending = value if type(value) is Pending else None
+        if self.pending is not None:
+            self.pending.thread = self._thread
         for link in (reference() for reference in batch.links):
             if link is not None and self.pending is not None:
-                link.pending = self.pending
+                link.pending, link.asked = self.pending, None
         return value
 
     def _sorted_garbage(self, batch: Batch) -> tuple[set[int], list[int]]:
@@ -428,6 +552,26 @@ class MessageGroup:
         later = [id for id in ids if id in batch.places]
         garbage.extend(id for id in ids if id not in dead and id not in batch.places)
         return dead, later
+
+
+@contextlib.contextmanager
+def as_before(connection: Any, user: str | None) -> Iterator[None]:
+    """A context in which requests are made for ``user`` by the program itself: what is held was
+    asked for then, and not by whom a worker of this process serves now.
+
+    >>> with as_before(hook.local_worker.connection_to(bob), None):
+    ...     pass
+    """
+    owner, core = connection.owner, connection.core
+    if owner.user == user and core.serving is None:
+        yield
+        return
+    before = owner.user, core.serving, core.acting_guard
+    owner.user, core.serving, core.acting_guard = user, None, None
+    try:
+        yield
+    finally:
+        owner.user, core.serving, core.acting_guard = before
 
 
 class _Slots:
@@ -445,12 +589,14 @@ class _Slots:
         return self._batch.object(id)
 
 
-def _as_input(batch: Batch, leaf: Any) -> Any:
-    """A leaf of an operand: tensors and floats are inputs."""
+def _as_input(batch: Batch, leaf: Any, numbers: dict[float, Slot]) -> Any:
+    """A leaf of an operand: tensors and floats are inputs, and equal ``numbers`` are one."""
     if isinstance(leaf, Wrapper):
         raise NotHoldable
     if isinstance(leaf, _AS_VALUE):
         return batch.taken(leaf, InputKind.VALUE)
     if type(leaf) is float:
-        return batch.taken(leaf, InputKind.NUMBER)
+        if leaf not in numbers or leaf == 0:  # of which there are two
+            numbers[leaf] = batch.taken(leaf, InputKind.NUMBER)
+        return numbers[leaf]
     return leaf

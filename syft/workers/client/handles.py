@@ -50,7 +50,7 @@ class Handle:
         >>> (x + 1).child.handle.done()  # bob is immediate
         True
         """
-        if self._connection.groups.that_holds(self._link.id_at_location) is not None:
+        if self._connection.groups.that_uses(self._link.id_at_location) is not None:
             return False
         return self._pending is None or self._connection.replies.catch_up(self._pending)
 
@@ -146,7 +146,7 @@ class Handle:
     def _send(self) -> None:
         """Send the command, if an open group holds it back."""
         with self._connection.lock:
-            group = self._connection.groups.that_holds(self._link.id_at_location)
+            group = self._connection.groups.that_uses(self._link.id_at_location)
             if group is not None:
                 group.flush()
                 self._pending = group.pending

@@ -18,7 +18,7 @@ from syft.exceptions import MalformedMessage, ObjectNotFound
 from syft.ids import first_id, new_id
 from syft.ops.control import LIKE_LEAF, NO_GRADIENT, RECORDING
 from syft.ops.returns import ONE_TENSOR, Returns
-from syft.ops.table import NAMES
+from syft.ops.table import FLAGS, GRADIENT, NAMES, SETS_GRADIENT
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -26,7 +26,8 @@ from syft.torch_private import any_autocast_enabled
 from syft.workers.client.caller_modes import autocast_state, mode_without_grad, modes
 from syft.workers.client.facts import CHANGING, UNKNOWN, Facts
 from syft.workers.client.garbage import Garbage
-from syft.workers.client.group import NOT_HELD, Held
+from syft.workers.client.group import NOT_HELD, Held, MessageGroup
+from syft.workers.client.known_gradients import WRITING
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.open_groups import OpenGroups
 from syft.workers.client.pending import STORED, Pending
@@ -137,6 +138,9 @@ class Operations:
         returned.
         """
         with self.lock:  # as `exclusive`, which takes longer
+            if self._groups.gradients.used and FLAGS[op] & WRITING:
+                if not FLAGS[op] & (GRADIENT | SETS_GRADIENT):
+                    self._groups.gradients.note_write(op, args[0] if args else None)
             if self._groups.open or buffers:
                 held = self._hold(op, args, kwargs, out, buffers, expected)
                 if held is not NOT_HELD:
@@ -305,7 +309,7 @@ class Operations:
         group = self._groups.current
         self._groups.send_elsewhere((args, *(kwargs or {}).values()))
         made_here = expected if out else None
-        if group is not None and expected is not None:
+        if group is not None and expected is not None and self._may_wait(group):
             made = group.hold(op, args, kwargs, made_here, buffers, modes())
             if made is not NOT_HELD:
                 self._note_held(op, args, kwargs, made)
@@ -317,6 +321,18 @@ class Operations:
         with self._groups.new() as own:
             return own.hold(op, args, kwargs, made_here, buffers, modes())
 
+    def _may_wait(self, group: MessageGroup) -> bool:
+        """Whether an operation may be held back: not in a lazy group while a worker serves, and not
+        where one operation would wait for what another one of the same message needs."""
+        if not group.lazy:
+            return True
+        if self._core.serving is not None or self._replies.moves.by_id:
+            return False
+        owners = self._garbage.owners
+        if owners and not owners.keys() <= set(self._pointers.contents.values()):
+            return False  # something is promised
+        return not self._replies.waits
+
     def _note_held(
         self, op: int, args: tuple[Any, ...], kwargs: dict[str, Any] | None, made: Held
     ) -> None:
@@ -325,7 +341,11 @@ class Operations:
             return
         out = made[0].child.id_at_location if made else 0
         expected = Returns(None, (True,) * len(made))
+        passes = self._facts.passes
         self._facts.note(op, args, kwargs, out, expected, modes()[1])
+        group = self._groups.current
+        if FLAGS[op] & GRADIENT and group is not None:
+            group.note_backward(passes)
 
     def fact(self, op: int, id: int) -> Any:
         """The answer to a question about the kind of an object at the other end (its dtype, how
@@ -384,7 +404,7 @@ class Operations:
             if group is None:
                 answers = self._ask_gradients(ids)
             else:
-                answers = group.ask_gradients(ids, modes())
+                answers = group.ask_gradients(leaves, modes())
         except ObjectNotFound:  # of another leaf, perhaps
             if len(leaves) == 1:
                 raise
@@ -425,10 +445,20 @@ class Operations:
     def clear_gradients(self, leaves: Sequence[Any]) -> None:
         """Take away the gradients of these leaves, of those that may have one, in one message."""
         self._hear()
-        links = [link for link in leaves if self._facts.gradient(link) is not None]
+        group = self._groups.current
+        if group is not None and not self._may_wait(group):
+            group = None
+        held = group is not None  # then all of them: so the first step is as the others
+        links = [link for link in leaves if held or self._facts.gradient(link) is not None]
         if not links:
             return
         self._requests.check_open()
+        if group is not None:
+            for link in links:  # first: nobody wants what they were
+                self._facts.set_gradient(link, None)
+            group.clear_gradients(links, modes())
+            return
+        self._groups.send()
         seq, drop = self._requests.begin()
         message = ClearGradients(seq, tuple([link.id_at_location for link in links]), drop)
         value = self._requests.send(seq, Frame(encode(message), []), False, drop)

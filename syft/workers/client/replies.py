@@ -67,6 +67,9 @@ class Pointers(Protocol):
     def pointer(self, id: int) -> Any:
         """A new pointer to an object at the other end."""
 
+    contents: dict[int, int]
+    """Where constants are that were sent, by their content."""
+
 
 class Replies:
     """The requests that a connection made, and the replies that came."""
@@ -86,6 +89,7 @@ class Replies:
         "transport",
         "unseen",
         "_facts",
+        "_parked",
         "_limits",
         "_pointers",
     )
@@ -119,6 +123,7 @@ class Replies:
         self.failures = 0
         """How many failures came over this connection."""
         self._facts = facts
+        self._parked = False  # whether a request was parked, and may still be
         self._limits = limits
         self._pointers = pointers
 
@@ -134,6 +139,13 @@ class Replies:
                 self.settle(reply, frame)
         if self.callbacks:
             self._call_back()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request waits at the other end for what was promised."""
+        if self._parked:
+            self._parked = any(one.parked for one in self.pending.values())
+        return self._parked
 
     @exclusive
     def when_settled(self, pending: Pending, callback: Callable[[], object]) -> None:
@@ -159,6 +171,7 @@ class Replies:
         if kind is Parked:
             if seq in self.pending:
                 self.pending[seq].wait = cast(Parked, reply)
+                self._parked = True
             return
         if kind is Failure:
             self.count_failure()

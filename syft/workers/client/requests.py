@@ -144,6 +144,10 @@ class Requests:
         if self._groups.open:
             self._groups.send()
             self._groups.send_elsewhere(used)
+        self.hear()
+
+    def hear(self) -> None:
+        """Raise what is known to have failed."""
         self.check_open()
         if self.transport.replies:
             self._replies.read()
@@ -326,9 +330,11 @@ class Requests:
         """Withdraw what was asked and has not begun; returns how many requests that were.
 
         Each of them fails with :class:`~syft.exceptions.RequestWithdrawn`.  What an open group
-        holds has not been asked.
+        holds has not been asked; what a lazy connection holds is one request.
         """
         self.check_open()
+        if self._groups.always is not None:
+            self._groups.send()
         self._replies.calls.clear()  # what is withdrawn defines nothing at the other end
         count = self.transport.withdraw_all()
         self._replies.read()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
 from syft.workers.client.connection import Connection
+from syft.workers.client.open_groups import Turn
 from syft.workers.client.transport import Owner
 from syft.workers.core.peer import Peer
 from syft.workers.shells.network import Network
@@ -41,6 +42,7 @@ class ConnectionTable:
         """The peers that send requests to the owner, each with the line for its replies."""
         self._owner = owner
         self._network = network
+        self._turns: dict[str, Turn] = {}
         self.open: dict[Worker, Connection] = {}
         """Those that may be closed by now, too."""
 
@@ -78,6 +80,9 @@ class ConnectionTable:
         transport = location.transport_for(self._owner)
         owner = location.caller_for(self._owner)
         connection = Connection(owner, location, transport, owner.connection_to)
+        mine: Any = self._network.local  # whoever serves holds nothing back
+        if location.is_lazy and mine is self._owner:
+            connection.groups.hold_always(self._turns.setdefault(location.id, Turn()))
         self.open[location] = connection
         return connection
 

@@ -203,14 +203,16 @@ class Network:
 
     @exclusive
     def flush(self) -> bool:
-        """Send the ids of dropped pointers on every connection that has some; whether any had.
+        """Send the ids of dropped pointers, and what lazy connections hold, on every connection
+        that has some; whether any had.
 
         Shells of other processes call this when they are idle.
         """
         garbage = []
         for host in list(self.hosts.values()):
             for connection in host.connections():
-                if connection.garbage.ids and not connection.transport.closed:
+                holds = connection.garbage.ids or connection.groups.held
+                if holds and not connection.transport.closed:
                     garbage.append(connection)
         for connection in garbage:
             connection.flush()
@@ -229,6 +231,7 @@ class Network:
         for host in list(self.hosts.values()):
             for connection in host.connections():
                 with contextlib.suppress(WorkerClosed):
+                    connection.groups.send_if_quiet()
                     connection.garbage.flush_idle()
 
 

@@ -57,8 +57,9 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
     """A worker in this process: an object store that runs torch operations for others.
 
     ``hook`` gives the network the worker joins (without one it starts its own). ``data`` are
-    tensors it holds from the start.  ``pipelined`` makes it a queued worker.  ``user`` is the
-    user on whose behalf this worker requests private values of others.  ``allow_plans`` says
+    tensors it holds from the start.  ``pipelined`` makes it a queued worker.  ``lazy`` has what
+    is asked of it travel together (:meth:`~syft.workers.shells.worker.Worker.lazy`).  ``user`` is
+    the user on whose behalf this worker requests private values of others.  ``allow_plans`` says
     whether others may store plans here and run them.  ``peer_limits`` bounds what each caller may
     have and ask for here; the owner's own program has no limits.
 
@@ -88,6 +89,7 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         allow_plans: bool = True,
         peer_limits: PeerLimits | None = None,
         *,
+        lazy: bool = False,
         log_msgs: bool = False,
         verbose: bool = False,
     ) -> None:
@@ -106,12 +108,14 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
             "limits": limits,
             "allow_plans": allow_plans,
             "peer_limits": peer_limits,
+            "lazy": lazy,
         }
         self.asked = WorkerArguments(data, settings)
         """With what it was made."""
         self._check_free(id)
         self.core: WorkerCore = WorkerCore(id, self._connect, limits, allow_plans, peer_limits)
         self.pipelined = pipelined
+        self.is_lazy = lazy
         self.is_client_worker = is_client_worker
         self.user = user
         self.inbox: deque[tuple[Frame, Peer, int]] = deque()

@@ -71,6 +71,8 @@ class Worker(TrainingCalls, ABC):
     network: Network
     """The workers known to it."""
     closed: bool = False
+    is_lazy: bool = False
+    """Whether operations are held back until somebody wants a value: see :meth:`Worker.lazy`."""
     announces: bool = False
     """Whether it tells its networks when a message is queued for it in this process."""
 
@@ -264,6 +266,22 @@ class Worker(TrainingCalls, ABC):
         """
         return self.connection().message_group()
 
+    def lazy(self) -> MessageGroup:
+        """Have what this program asks of the worker inside a ``with`` block travel together.
+
+        Everything is done as it would be without, and in the same order; only when it travels is
+        another matter: when a value is asked for, when something else must see it, when it becomes
+        much, and at the end of the block, also after an exception.  A training step is one message.
+        A worker that was made with ``lazy=True`` is always so.
+
+        >>> x = torch.tensor([1.0, 2.0]).send(bob)
+        >>> with hook.record() as log, bob.lazy():
+        ...     y = (x * 2 + 1).relu()
+        >>> [type(entry.message).__name__ for entry in log.to("bob")], y.get()
+        (['Run'], tensor([3., 5.]))
+        """
+        return self.connection().message_group(lazy=True)
+
     @property
     def torch(self) -> RemoteNamespace:
         """Torch's functions, run at this worker: ``bob.torch.zeros(2, 3)`` gives a pointer.
@@ -290,6 +308,11 @@ class WorkerAsUser(Worker):
     def place_shown(self) -> str:
         """Where the worker is, and as whom this program asks it."""
         return " · ".join(filter(None, [self._worker.place_shown(), f"as {self._user}"]))
+
+    @property
+    def is_lazy(self) -> bool:  # type: ignore[override]  # as the worker is
+        """Whether operations are held back."""
+        return self._worker.is_lazy
 
     @property
     def closed(self) -> bool:  # type: ignore[override]  # it is the worker's

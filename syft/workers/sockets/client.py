@@ -155,7 +155,9 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
     system, or ``ca_file``, knows.
 
     Requests do not wait for their replies; with ``blocking`` (or ``SYFT_BLOCKING=1``) each one
-    does, so that an error rises at its line.  ``timeout`` is how many seconds a wait may last.
+    does, so that an error rises at its line.  With ``lazy`` they travel together
+    (:meth:`~syft.workers.shells.worker.Worker.lazy`).  ``timeout`` is how many seconds a wait may
+    last.
     ``verbose`` and ``is_client_worker`` are taken for programs written for earlier versions, and
     change nothing.
 
@@ -190,6 +192,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         fingerprint: str | None = None,
         ca_file: str | None = None,
         blocking: bool | None = None,
+        lazy: bool = False,
         timeout: float | None = None,
         limits: Limits | None = None,
         heartbeat: float = 2.0,
@@ -203,7 +206,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         target = Target(address, local.id, fingerprint, ca_file, token, None, limits, heartbeat)
         blocking = _blocks_by_default() if blocking is None else blocking
         self.tokens = {} if tokens is None else tokens
-        self.asked = AskedFor(target, self.tokens, blocking, timeout)
+        self.asked = AskedFor(target, self.tokens, blocking, timeout, lazy)
         """With what this program asked for it."""
         self.is_client_worker = is_client_worker
         there = _there_already(local.network, id, self.asked)
@@ -255,6 +258,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         self.timeout = asked.timeout
         self._within = _Within()
         self.blocking = asked.blocking
+        self.is_lazy = asked.lazy
         self._exchange = exchange
         self.vouch = partial(exchange.acquaint, id)
         self._serve_beside(local)

@@ -56,7 +56,7 @@ _FINAL: Final = (SyftError, *_NOBODY_IS_THERE)
 """After these no attempt is made any more: a process that knew the line would be listening."""
 
 _OF_TARGET = ("address", "token", "fingerprint", "ca_file", "limits", "heartbeat")
-_OWN = ("tokens", "blocking", "timeout")
+_OWN = ("tokens", "blocking", "timeout", "lazy")
 
 
 def text_of(error: BaseException) -> str:
@@ -199,6 +199,7 @@ class AskedFor:
     tokens: Mapping[str, str]
     blocking: bool
     timeout: float | None
+    lazy: bool = False
 
     def differences(self, other: AskedFor) -> tuple[str, ...]:
         """The names of the arguments that are others there; no values, since tokens are secret.
