@@ -50,6 +50,7 @@ from syft.workers.client.transport import Location, Owner, Transport, refuse_tra
 from syft.workers.labels.memory_labels import copy_of
 from syft.workers.wire.definitions import Group, InputKind
 from syft.workers.wire.messages import GRAD_MODE
+from syft.workers.wire.numbering import weight_of
 from syft.workers.wire.references import REF
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -170,8 +171,8 @@ class Batch(HeldActions):
     def taken(self, value: Any, kind: InputKind) -> Slot:
         """The slot of a new input."""
         self.kinds.append(kind)
-        if kind == InputKind.VALUE and isinstance(value, torch.Tensor):
-            self.bytes += value.nbytes
+        if kind == InputKind.VALUE:
+            self.bytes += weight_of(value)
         return self.input(value)
 
     def object(self, id: int) -> Slot:
