@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import torch
 
-from syft.ops.table import ALTERS, INPLACE, NOTHING, ops_where
+from syft.ops.table import ALTERS, FLAGS, GRADIENT, INPLACE, NOTHING, SETS_GRADIENT, ops_where
 from syft.workers.wire.definitions import InputKind
 from syft.workers.wire.references import REF, REFS
 
@@ -58,11 +58,13 @@ class KnownGradients:
                 del self._plain[next(iter(self._plain))]
             self._plain[id] = value.dtype, value.shape, value.layout, value.device
 
-    def note_write(self, op: int, target: Any) -> None:
-        """Note an operation that changes the objects of an operand, which may have another graph
-        then, or require a gradient."""
-        if not (torch.is_grad_enabled() or op in _SETTING):
-            return
+    def note(self, op: int, args: Sequence[Any]) -> None:
+        """Note an operation: what it changes may have another graph then, or require a gradient."""
+        if FLAGS[op] & WRITING and not FLAGS[op] & (GRADIENT | SETS_GRADIENT):
+            if torch.is_grad_enabled() or op in _SETTING:
+                self._note_write(args[0] if args else None)
+
+    def _note_write(self, target: Any) -> None:
         if type(target) in (tuple, list) and target[:1] in ((REF,), [REFS]):
             for id in target[1:]:
                 self._plain.pop(id, None)

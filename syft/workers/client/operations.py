@@ -18,7 +18,7 @@ from syft.exceptions import MalformedMessage, ObjectNotFound
 from syft.ids import first_id, new_id
 from syft.ops.control import LIKE_LEAF, NO_GRADIENT, RECORDING
 from syft.ops.returns import ONE_TENSOR, Returns
-from syft.ops.table import FLAGS, GRADIENT, NAMES, SETS_GRADIENT
+from syft.ops.table import FLAGS, GRADIENT, NAMES
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
@@ -27,7 +27,6 @@ from syft.workers.client.caller_modes import autocast_state, mode_without_grad, 
 from syft.workers.client.facts import CHANGING, UNKNOWN, Facts
 from syft.workers.client.garbage import Garbage
 from syft.workers.client.group import NOT_HELD, Held, MessageGroup
-from syft.workers.client.known_gradients import WRITING
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.open_groups import OpenGroups
 from syft.workers.client.pending import STORED, Pending
@@ -138,9 +137,8 @@ class Operations:
         returned.
         """
         with self.lock:  # as `exclusive`, which takes longer
-            if self._groups.gradients.used and FLAGS[op] & WRITING:
-                if not FLAGS[op] & (GRADIENT | SETS_GRADIENT):
-                    self._groups.gradients.note_write(op, args[0] if args else None)
+            if self._groups.gradients.used:
+                self._groups.gradients.note(op, args)
             if self._groups.open or buffers:
                 held = self._hold(op, args, kwargs, out, buffers, expected)
                 if held is not NOT_HELD:
@@ -446,19 +444,17 @@ class Operations:
         """Take away the gradients of these leaves, of those that may have one, in one message."""
         self._hear()
         group = self._groups.current
-        if group is not None and not self._may_wait(group):
-            group = None
-        held = group is not None  # then all of them: so the first step is as the others
-        links = [link for link in leaves if held or self._facts.gradient(link) is not None]
+        if group is not None and self._may_wait(group):
+            self._requests.check_open()
+            for link in leaves:  # first: nobody wants what they were
+                self._facts.set_gradient(link, None)
+            group.clear_gradients(leaves, modes())  # of all: the first step is as the others
+            return
+        self._groups.send()
+        links = [link for link in leaves if self._facts.gradient(link) is not None]
         if not links:
             return
         self._requests.check_open()
-        if group is not None:
-            for link in links:  # first: nobody wants what they were
-                self._facts.set_gradient(link, None)
-            group.clear_gradients(links, modes())
-            return
-        self._groups.send()
         seq, drop = self._requests.begin()
         message = ClearGradients(seq, tuple([link.id_at_location for link in links]), drop)
         value = self._requests.send(seq, Frame(encode(message), []), False, drop)
