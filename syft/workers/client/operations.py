@@ -313,11 +313,15 @@ class Operations:
                 self._note_held(op, args, kwargs, made)
             return made
         self._groups.send()
-        size = sum(buffer.numel() for buffer in buffers)
-        if expected is None or not self._transport.queued or size not in _WORTH_NUMBERING:
+        if expected is None or not self._is_worth_a_number(buffers):
             return NOT_HELD
         with self._groups.new() as own:
             return own.hold(op, args, kwargs, made_here, buffers, modes())
+
+    def _is_worth_a_number(self, buffers: list[torch.Tensor]) -> bool:
+        """Whether a command has enough data to make a group of its own."""
+        size = sum(buffer.numel() for buffer in buffers)
+        return self._transport.queued and size in _WORTH_NUMBERING
 
     def _may_wait(self, group: MessageGroup) -> bool:
         """Whether an operation may be held back: not in a lazy group while a worker serves, and not
