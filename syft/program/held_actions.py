@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from syft.ops.nested import SCALAR_TYPES
-from syft.program.program import Action, Mode, Slot, numbered
+from syft.program.program import Action, Mode, Slot, numbered, slot_at
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 
@@ -69,7 +69,7 @@ class HeldActions:
 
     def new_slot(self) -> Slot:
         """A slot for the next value."""
-        slot = Slot(self._next)
+        slot = slot_at(self._next)
         self._next += 1
         return slot
 
@@ -90,23 +90,23 @@ class HeldActions:
 
     def key(self) -> bytes:
         """What is equal for the same actions on slots of the same numbers, and for no others."""
-        return _encode(
-            [
-                (
-                    one.op,
-                    _told(one.args),
-                    _told(one.kwargs.values()),
-                    tuple(one.kwargs),
-                    one.out,
-                    one.mode,
-                )
-                for one in self.actions
-            ]
-        )
+        return b"".join(map(sign, self.actions))
 
     def numbered(self, given: Iterable[Slot]) -> tuple[tuple[Action, ...], Mapping[int, Slot]]:
         """The actions of a program in which these slots come first, and what each slot became."""
         return numbered([slot.index for slot in given], self.actions, {})
+
+
+def sign(one: HeldAction) -> bytes:
+    """An action as bytes, which no other one has.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> neg = BY_NAME["torch.neg"]
+    >>> sign(HeldAction(neg, (Slot(0),), {}, None)) == sign(HeldAction(neg, (Slot(1),), {}, None))
+    False
+    """
+    told = _told(one.args), _told(one.kwargs.values()), tuple(one.kwargs)
+    return _encode((one.op, *told, one.out, one.mode))
 
 
 def _told(operands: Iterable[Any]) -> Sequence[Any]:

@@ -28,29 +28,27 @@ from typing import Any, Protocol
 
 import torch
 
-from syft.callers import Place, place_of_user
+from syft.callers import place_of_user
 from syft.chain.wrapper import Wrapper
 from syft.exceptions import MalformedMessage, ProgramError
-from syft.ids import new_id
 from syft.notebook_html import counted, line
 from syft.ops.control import NO_GRADIENT
 from syft.ops.nested import replace
 from syft.ops.returns import ONE_TENSOR, Returns
 from syft.ops.table import BY_NAME
-from syft.program.held_actions import HeldAction, HeldActions
-from syft.program.program import Mode, Program, Slot
+from syft.program.program import Slot
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack
 from syft.torch_private import is_tracing
+from syft.workers.client.batch import Batch
 from syft.workers.client.facts import Facts
 from syft.workers.client.monitor import exclusive
 from syft.workers.client.pending import Pending
 from syft.workers.client.replies import Replies
 from syft.workers.client.transport import Location, Owner, Transport, refuse_tracing
 from syft.workers.labels.memory_labels import copy_of
-from syft.workers.wire.definitions import Group, InputKind
+from syft.workers.wire.definitions import InputKind
 from syft.workers.wire.messages import GRAD_MODE
-from syft.workers.wire.numbering import weight_of
 from syft.workers.wire.references import REF
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -59,7 +57,6 @@ _AS_VALUE = (torch.Tensor, torch.Generator)
 _GRADIENT = BY_NAME["torch.Tensor.grad.__get__"]
 _GRADIENT_KIND = BY_NAME["syft.ops.control.gradient_kind"]
 
-_EXPECT = BY_NAME["syft.ops.numbers.expect"]
 _SET_GRADIENT = BY_NAME["torch.Tensor.grad.__set__"]
 
 _MOST_ACTIONS = 2048
@@ -72,8 +69,6 @@ _HOLD_DEPTH = 5
 
 NOT_HELD = object()
 """The answer of a group when a command has to go by itself, now that everything held has gone."""
-
-Operands = tuple[Any, ...]
 
 
 class Held(list[Any]):
@@ -101,97 +96,6 @@ class GroupingConnection(Protocol):
 
 class NotHoldable(Exception):
     """An operand that cannot be an input of a program."""
-
-
-class Batch(HeldActions):
-    """Commands that will travel together: a program in the making."""
-
-    __slots__ = (
-        "base",
-        "flags",
-        "autocast",
-        "kinds",
-        "places",
-        "results",
-        "links",
-        "bytes",
-        "first_pass",
-        "passes",
-        "user",
-    )
-
-    def __init__(self, flags: int, autocast: Any) -> None:
-        super().__init__()
-        self.base = new_id()
-        self.flags = flags
-        self.autocast = autocast
-        self.kinds = bytearray()
-        self.places: dict[int, Slot] = {}
-        self.results: list[Slot] = []
-        self.links: list[weakref.ref[Any]] = []
-        self.bytes = 0
-        self.first_pass = self.passes = 0
-        """How many backward passes it has, and how often gradients had changed before."""
-        self.user: str | None = None
-        """For whom it is."""
-
-    @property
-    def count(self) -> int:
-        """How many commands it has, those included that send a tensor."""
-        return len(self.actions) + len({*self.results}.intersection(self.given))
-
-    def holds(self, id: int) -> bool:
-        """Whether an object of that id will be one of the results."""
-        return 0 <= id - self.base < len(self.results)
-
-    def is_used(self, operands: Any) -> bool:
-        """Whether one of the results is among operands as they are sent."""
-        if type(operands) in (tuple, list):
-            return any(map(self.is_used, operands))
-        return type(operands) is int and self.holds(operands)
-
-    def add(
-        self,
-        op: int,
-        args: Operands,
-        kwargs: dict[str, Any],
-        flags: int,
-        made: Returns | None,
-        where: Place,
-    ) -> None:
-        """Add an action that returns what ``made`` says; None if it makes no tensor."""
-        mode = None if flags == self.flags else Mode(grad=bool(flags & GRAD_MODE))
-        out = None
-        if made is not None and made.present:
-            slots = [self.new_slot() if here else None for here in made.present]
-            self.results += filter(None, slots)
-            out = slots[0] if made.container is None else tuple(slots)
-        self.actions.append(HeldAction(op, args, kwargs, out, mode, where))
-
-    def taken(self, value: Any, kind: InputKind) -> Slot:
-        """The slot of a new input."""
-        self.kinds.append(kind)
-        if kind == InputKind.VALUE:
-            self.bytes += weight_of(value)
-        return self.input(value)
-
-    def object(self, id: int) -> Slot:
-        """The slot of an object of the other worker, or of a result."""
-        if self.holds(id):
-            return self.results[id - self.base]
-        slot = self.places.get(id)
-        if slot is None:
-            slot = self.places[id] = self.taken(id, InputKind.REFERENCE)
-        return slot
-
-    def program(self, wanted: list[bool]) -> Group:
-        """The batch with only the wanted results."""
-        actions, moved = self.numbered(self.given)
-        outputs = tuple(
-            moved[slot.index] if want else None
-            for slot, want in zip(self.results, wanted, strict=True)
-        )
-        return Group(tuple(map(InputKind, self.kinds)), Program(len(self.given), actions, outputs))
 
 
 class MessageGroup:
@@ -380,17 +284,23 @@ class MessageGroup:
         self, batch: Batch, links: Sequence[Any], kinds: Sequence[int], mode: tuple[int, Any]
     ) -> list[tuple[int, Any]]:
         """The same where the kinds are known, which the worker compares."""
-        answers, where = [], place_of_user()
-        for link, kind in zip(links, kinds, strict=True):
-            leaf = batch.object(link.id_at_location)
-            found = batch.new_slot()
-            batch.actions.append(HeldAction(_GRADIENT_KIND, (leaf,), {}, found, None, where))
-            batch.add(_EXPECT, ("eq", found, kind, True), {}, mode[0], None, where)
+        where, place = place_of_user(), len(batch.results)
+        leaves = [batch.object(link.id_at_location) for link in links]
+        numbers = tuple([leaf.index for leaf in leaves])
+
+        def add() -> None:
+            for leaf, kind in zip(leaves, kinds, strict=True):
+                batch.expect(leaf, kind, mode[0], where)
+
+        repeated = self.connection.groups.repeated
+        batch.repeat(repeated, ("expect", numbers, kinds, mode[0]), where, add)
+        answers = []
+        for kind in kinds:
             gradient = None
             if kind != NO_GRADIENT:
-                batch.add(_GRADIENT, (leaf,), {}, mode[0], ONE_TENSOR, where)
-                gradient = self._pointer(batch, len(batch.results) - 1)
+                gradient = self._pointer(batch, place)
                 gradient.child.may_be_argument = True
+                place += 1
             answers.append((kind, gradient))
         return answers
 
@@ -399,9 +309,14 @@ class MessageGroup:
         if self.lazy and self._batch is not None and self._batch.passes:
             self.flush()
         batch, where = self._fitting(mode), place_of_user()
-        for link in links:
-            leaf = batch.object(link.id_at_location)
-            batch.add(_SET_GRADIENT, (leaf, None), {}, mode[0], None, where)
+        leaves = [batch.object(link.id_at_location) for link in links]
+        numbers = tuple([leaf.index for leaf in leaves])
+
+        def add() -> None:
+            for leaf in leaves:
+                batch.add(_SET_GRADIENT, (leaf, None), {}, mode[0], None, where)
+
+        batch.repeat(self.connection.groups.repeated, ("clear", numbers, mode[0]), where, add)
 
     def note_backward(self, passes: int) -> None:
         """Note that the operation taken last was a backward pass; gradients had changed ``passes``
@@ -519,10 +434,11 @@ class MessageGroup:
 
     def _send(self, connection: GroupingConnection, batch: Batch, answered: bool) -> Any:
         dead, later = self._sorted_garbage(batch)
-        wanted = [batch.base + index not in dead for index in range(len(batch.results))]
+        places = range(len(batch.results))
+        wanted = [batch.base + at not in dead and at not in batch.unwanted for at in places]
         results = tuple([slot.index for slot in batch.results])
         key = (bytes(batch.kinds), bytes(wanted), batch.flags, results, batch.key())
-        connection.replies.lines = [one.line for one in batch.actions]
+        connection.replies.lines = batch.lines
         try:
             _, value = connection.operations.run(
                 key,

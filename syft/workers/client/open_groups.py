@@ -11,10 +11,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import weakref
+from collections.abc import Hashable
 from threading import get_ident
 from typing import Any, Final
 
 from syft.exceptions import SyftError
+from syft.workers.client.batch import Repeated
 from syft.workers.client.group import GroupingConnection, MessageGroup
 from syft.workers.client.known_gradients import KnownGradients
 from syft.workers.client.monitor import exclusive
@@ -50,6 +52,7 @@ class OpenGroups:
         "lock",
         "gradients",
         "always",
+        "repeated",
         "_connection",
         "_turn",
         "__weakref__",
@@ -63,6 +66,8 @@ class OpenGroups:
         self.lock = connection.lock
         self.gradients = KnownGradients(connection)
         """What is known of the gradients that a held backward pass will leave."""
+        self.repeated: dict[Hashable, Repeated] = {}
+        """What groups have held and may hold again."""
         self.always: MessageGroup | None = None
         """The group of a lazy connection."""
         self._connection = connection
