@@ -379,6 +379,7 @@ class ErrorCode(WireCode):
     NO_SUCH_DEVICE = 195
     UNKNOWN_DEVICE = 196
     DEVICE_MISMATCH = 197
+    STALE_OPERAND = 198
 
 
 class LineCode(WireCode):

@@ -187,6 +187,39 @@ def make_optimizer_state(optimizer: torch.optim.Optimizer, group: dict[str, Any]
     return True
 
 
+OVERLOAD = type(torch.ops.aten.add.Tensor)
+"""The class of an overload of an operation of aten."""
+
+
+def _current_keys() -> Any:
+    return torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+
+
+_USUAL_KEYS: Any = _current_keys()
+with torch._C._AutoDispatchBelowAutograd():
+    _COUNTING_KEYS: Any = _current_keys()
+    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, True):
+        _KEYS_BELOW: Any = _current_keys()
+
+
+def usual_keys() -> Any:
+    """A context in which operations take their usual way, also from inside of a
+    ``__torch_dispatch__``, where torch leaves out autograd, version counters, and lazy conjugation
+    and negation."""
+    return torch._C._ForceDispatchKeyGuard(*_USUAL_KEYS)
+
+
+def below_autograd(counting: bool = False) -> Any:
+    """The same without autograd and autocast.  Version counters count writes if ``counting``."""
+    return torch._C._ForceDispatchKeyGuard(*(_COUNTING_KEYS if counting else _KEYS_BELOW))
+
+
+def mark_as_turned(tensor: torch.Tensor, conj: bool, neg: bool) -> None:
+    """Have torch take a wrapper for one that it conjugates or negates when it is read."""
+    torch._C._set_conj(tensor, conj)
+    torch._C._set_neg(tensor, neg)
+
+
 DisableTorchFunction = torch._C.DisableTorchFunction
 """Context manager: run torch functions unseen by every ``__torch_function__``, modes too."""
 
@@ -358,16 +391,14 @@ def unobserved() -> Iterator[None]:
         yield
 
 
-def is_only_user(tensor: torch.Tensor) -> bool:
-    """Whether no other tensor lies in the memory of a tensor.
+def tensors_on(tensor: torch.Tensor) -> int:
+    """How many tensors lie in the memory of a tensor, this one counted.
 
-    >>> x = torch.ones(2); is_only_user(x)
-    True
-    >>> y = x.view(2); is_only_user(x)
-    False
+    >>> x = torch.ones(2); y = x.view(2); tensors_on(x), tensors_on(torch.ones(1))
+    (2, 1)
     """
     storage = tensor.untyped_storage()
-    return bool(torch._C._storage_Use_Count(storage._cdata) == 2)  # the tensor's, and this name
+    return int(torch._C._storage_Use_Count(storage._cdata)) - 1  # less this name
 
 
 hold_place: Any = torch.UntypedStorage._weak_ref

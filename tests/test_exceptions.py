@@ -193,6 +193,12 @@ TEXTS = [
         "bob and me. Bring them together first: x.to(device), or x.cpu().",
     ),
     (
+        e.StaleOperand("aten.mul.Tensor", "train.py:7"),
+        "aten.mul.Tensor was recorded at train.py:7, and before it ran a tensor that it reads was "
+        "changed in place by an operation that is not lazy. Ask for its value before the change "
+        "(to_eager()), or make a copy for one of the two: x.clone().",
+    ),
+    (
         e.NoSuchDevice("bob", "No CUDA GPUs are available"),
         "Worker 'bob' has no such device (No CUDA GPUs are available): leave out .cuda(), "
         '.to("cuda") and device=. Tensors and modules compute where they are.',

@@ -195,6 +195,19 @@ class Link:
         """
         return None
 
+    def computed(self) -> torch.Tensor | None:
+        """The plain tensor that stands for the wrapper where torch stores or converts it; None if
+        the values are not to be had so.
+
+        >>> Link().computed() is None
+        True
+        """
+        return None
+
+    def in_its_place(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor that takes the place of this one's data, ``x.data = tensor``, as this kind."""
+        return tensor
+
     def go_to(self, connection: Any) -> None:
         """Send the tensor over ``connection`` for good, if it goes along with what uses it."""
 

@@ -77,8 +77,9 @@ class Wrapper(ChosenMethods, torch.Tensor):
         found = _function_level_link(args, kwargs)
         if found is not None:
             return found.call(func, args, kwargs or {})
-        if func is torch.Tensor.tolist:
-            return _nested_list(args[0])
+        instead = _INSTEAD.get(func)
+        if instead is not None:
+            return instead(func, *args, **(kwargs or {}))
         settings = SETTINGS.get(func)
         with DisableTorchFunctionSubclass():
             if settings is None:
@@ -123,6 +124,7 @@ class Wrapper(ChosenMethods, torch.Tensor):
         if self.child.at_function_level:
             self.child.call(_set_data, (self, value), {})
             return
+        value = self.child.in_its_place(value)
         if type(value) is not Wrapper or type(value.child) is not type(self.child):
             kind = type(self.child).__name__
             raise LocationMismatch("torch.Tensor.data", (f"a {kind}", place_of(value)))
@@ -187,10 +189,17 @@ class Wrapper(ChosenMethods, torch.Tensor):
     # --------------------------------------- functions that would bypass the chain: refused
 
     def _refuse(self, action: str) -> NoReturn:
+        if self.child.computed() is not None:
+            raise UnsupportedOperation(action, type(self.child).__name__, "call to_eager() first")
         raise DataStaysPut(action, f"(Wrapper)>{self.child.show()}".partition("\n")[0])
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self._refuse("pickling")
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        plain = self.child.computed()
+        if plain is None:
+            self._refuse("pickling")
+        plain.requires_grad_(self.requires_grad and self.is_leaf)
+        kind = torch.nn.Parameter if getattr(self, "_is_param", False) else torch.Tensor
+        return plain.as_subclass(kind).__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
     def set_(self, *args: Any, **kwargs: Any) -> Any:  # torch's own asks no link at this level
         """Take the memory of another tensor, where that is."""
@@ -504,8 +513,8 @@ def _kind_that_takes(func: Any, one: Link, other: Link) -> Link:
         return one
     if isinstance(one, other.operands):
         return other
-    kinds = (f"a {type(one).__name__}", f"a {type(other).__name__}")
-    raise LocationMismatch(str(func), kinds)
+    kinds = [f"a {type(link).__name__} ({link.place()})" for link in (one, other)]
+    raise LocationMismatch(str(func), tuple(kinds))
 
 
 def _function_level_link(args: Arguments, kwargs: Keywords | None) -> Link | None:
@@ -522,9 +531,31 @@ def _function_level_link(args: Arguments, kwargs: Keywords | None) -> Link | Non
     return None
 
 
+def _split_by(func: Any, tensor: Any, *places: Any, **kwargs: Any) -> Any:
+    """``tensor_split``, whose indices torch reads from memory without asking a link."""
+
+    def computed(value: Any) -> Any:
+        plain = value.child.computed() if type(value) is Wrapper else None
+        return value if plain is None else plain
+
+    with DisableTorchFunctionSubclass():
+        return func(tensor, *map(computed, places), **replace(kwargs, computed))
+
+
 def _nested_list(tensor: torch.Tensor) -> Any:
     """``tolist()`` value by value; below autograd torch has none for subclasses."""
+    plain = first_link(tensor).computed()
+    if plain is not None:
+        return plain.tolist()
     return [_nested_list(part) for part in tensor.unbind(0)] if tensor.dim() else tensor.item()
+
+
+_INSTEAD: Final[dict[Any, Callable[..., Any]]] = {
+    torch.Tensor.tolist: lambda func, tensor: _nested_list(tensor),
+    torch.tensor_split: _split_by,
+    torch.Tensor.tensor_split: _split_by,
+}
+"""What runs in the place of functions that look into memory that a wrapper has not."""
 
 
 def _keep_parameterness(old: torch.Tensor, new: torch.Tensor) -> None:

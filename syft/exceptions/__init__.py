@@ -35,6 +35,7 @@ exception to that.
     │   ├── UnsupportedOperation     this kind of tensor has no rule for the op
     │   ├── LocationMismatch         the operands lie at different places
     │   │   └── DeviceMismatch       one of them is on a device (a RuntimeError too)
+    │   ├── StaleOperand             a plain tensor was written to before a lazy operation read it
     │   ├── NoSuchDevice             the worker's machine has no device of that name
     │   ├── DataStaysPut             a local read of something that is not here
     │   └── ResultMismatch           not as many results as the caller was sure of
@@ -92,6 +93,7 @@ from syft.exceptions.operation_errors import DeviceMismatch as DeviceMismatch
 from syft.exceptions.operation_errors import EncodingError as EncodingError
 from syft.exceptions.operation_errors import HookError as HookError
 from syft.exceptions.operation_errors import LocationMismatch as LocationMismatch
+from syft.exceptions.operation_errors import StaleOperand as StaleOperand
 from syft.exceptions.operation_errors import NotThere as NotThere
 from syft.exceptions.operation_errors import OperationError as OperationError
 from syft.exceptions.operation_errors import OperationRefused as OperationRefused

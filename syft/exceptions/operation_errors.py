@@ -107,6 +107,27 @@ and me. Bring them together first: x.to(device), or x.cpu().
         return f"{text} Bring them together first: {self.instead or 'x.to(device), or x.cpu()'}."
 
 
+class StaleOperand(OperationError):
+    """A tensor was changed in place after a lazy operation was recorded on it, and before that ran.
+
+    >>> print(StaleOperand("aten.mul.Tensor", "train.py:7"))
+    aten.mul.Tensor was recorded at train.py:7, and before it ran a tensor that it reads was \
+changed in place by an operation that is not lazy. Ask for its value before the change \
+(to_eager()), or make a copy for one of the two: x.clone().
+    """
+
+    def __init__(self, op: str, line: str) -> None:
+        super().__init__(op, line)
+        self.op, self.line = op, line
+
+    def __str__(self) -> str:
+        return (
+            f"{self.op} was recorded at {self.line}, and before it ran a tensor that it reads was "
+            "changed in place by an operation that is not lazy. Ask for its value before the "
+            "change (to_eager()), or make a copy for one of the two: x.clone()."
+        )
+
+
 class NoSuchDevice(OperationError):
     """An operation asks for a device that the worker's machine has not.
 

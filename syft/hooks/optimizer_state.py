@@ -17,8 +17,10 @@ from torch.optim import Optimizer
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.hooks import sending, tensor_methods
+from syft.hooks.lazy_parts import beside_lazy, run_step
 from syft.hooks.listed_steps import ListedSteps
 from syft.ops.nested import replace
+from syft.tensors.lazy.lazy_link import LazyTensor
 from syft.tensors.pointer import PointerTensor
 from syft.workers.client.transport import Location, Owner
 
@@ -49,6 +51,7 @@ class StateFollower:
         """Leave the choice of lists to torch again: torch calls this after a step."""
         if self._ever_away:
             self._lists.after_step(optimizer)
+            run_step(optimizer)
 
     def _follow(self, optimizer: Optimizer, away: bool) -> None:
         if away:
@@ -66,6 +69,9 @@ class StateFollower:
         """The same value where the parameter is; numbers (of no dimension) may stay here."""
         if not isinstance(value, torch.Tensor):
             return value
+        lazy = beside_lazy(parameter, value)
+        if lazy is not None:
+            return lazy
         here, there = _single_place(value), _single_place(parameter)
         if here is there:
             return value
@@ -104,6 +110,8 @@ def _surely_beside(value: Any, parameter: torch.Tensor) -> bool:
     if type(value) is not Wrapper:
         return type(value) is torch.Tensor and value.dim() == 0
     link, other = value.child, first_link(parameter)
+    if type(link) is LazyTensor:
+        return type(other) is LazyTensor
     if type(link) is not PointerTensor or type(other) is not PointerTensor:
         return False
     return link.connection is other.connection

@@ -32,6 +32,7 @@ from syft.hooks import (
     bulk,
     in_place,
     labels,
+    lazy_parts,
     module_methods,
     renamed,
     sending,
@@ -54,6 +55,7 @@ from syft.plans.building.optimizers import refuse_in_a_plan
 from syft.plans.remote.plan_sending import LocalPlanSender
 from syft.tensors import conversions, multi_pointer
 from syft.tensors.bare_pointer import forward_methods
+from syft.tensors.lazy import lazy_handles
 from syft.tensors.shared.sessions import sessions_of
 from syft.tensors.shared.shared_values import refresh
 from syft.workers.client.transport import Owner
@@ -84,6 +86,9 @@ TENSOR_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "float_prec_": conversions.float_precision_,
     "refresh": refresh,
     "decrypt": sharing_methods.decrypt,
+    "to_lazy": lazy_handles.to_lazy,
+    "to_eager": lazy_handles.to_eager,
+    "is_lazy": lazy_handles.is_lazy,
 }
 """Methods that ``torch.Tensor`` gets and that need no local worker."""
 
@@ -106,6 +111,8 @@ MODULE_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "float_precision": module_methods.decode_module,
     "float_prec": module_methods.decode_module,
     "decrypt": sharing_methods.decrypt_module,
+    "to_lazy": lazy_parts.make_module_lazy,
+    "to_eager": lazy_parts.make_module_eager,
 }
 """Methods that ``nn.Module`` gets and that need no local worker."""
 

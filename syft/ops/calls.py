@@ -22,6 +22,7 @@ import torch
 from syft.ops.nested import Arguments, Keywords, leaves
 from syft.ops.table import (
     BY_NAME,
+    FLAGS,
     FRESH,
     FUNCTIONS,
     INPLACE,
@@ -160,6 +161,17 @@ def written_by(aten: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ite
     for place, name in written_arguments(aten):
         if not (evaluates and name in _RUNNING):
             yield args[place] if place < len(args) else kwargs.get(name)
+
+
+def flags_beside(aten: Any) -> int:
+    """The flags of the torch function of an overload's name; none if there is no such function.
+
+    >>> from syft.ops.table import FAKE_FIRST
+    >>> bool(flags_beside(torch.ops.aten.native_batch_norm.default) & FAKE_FIRST)
+    True
+    """
+    number = _number(aten)
+    return FLAGS[number] if number >= 0 else 0
 
 
 def _number(aten: Any) -> int:

@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 import torch
 
-from syft.ops.calls import written_by
+from syft.ops.calls import flags_beside, written_by
 from syft.ops.nested import EXACT_TENSOR_TYPES, Function, every_tensor, leaves, replace, tensors_in
 from syft.ops.outcome import ANY, Given, Made, Outcome, Saved, Use, Verdict, size_of_memory
 from syft.ops.table import (
@@ -40,6 +40,7 @@ from syft.ops.table import (
     flags_of,
 )
 from syft.torch_private import (
+    OVERLOAD,
     FakeFailure,
     TorchDispatchMode,
     WeakStorage,
@@ -139,7 +140,10 @@ def _is_ordinary(call: EvaluatedCall) -> bool:
     """Whether tensors without memory may answer for a call: in ordinary modes, on the CPU."""
     if call.for_use:
         return _names_its_device(call)
-    known = call.function in NUMBERS and not flags_of(call.function) & _NEEDS_OBJECT
+    if type(call.function) is OVERLOAD:
+        known = not flags_beside(call.function) & _NEEDS_OBJECT
+    else:
+        known = call.function in NUMBERS and not flags_of(call.function) & _NEEDS_OBJECT
     if not known or call.numbers or any_autocast_enabled() or torch.is_inference_mode_enabled():
         return False
     has_graph = any(tensor.requires_grad for tensor in call.inputs)
@@ -489,6 +493,7 @@ class _Inputs:
             self._memory.index(memory) if memory in self._memory else -1,
             -1 if ANY in (*shape, *stride) else size_of_memory(shape, stride, tensor.itemsize),
             _at_most(tensor.shape),
+            _numbers((tensor.storage_offset(),))[0],
         )
 
     def _writes(self, written: set[int]) -> tuple[tuple[int, ...], tuple[tuple[int, Made], ...]]:

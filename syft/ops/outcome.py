@@ -47,6 +47,8 @@ class Made:
     within: int
     nbytes: int
     most: tuple[int, ...] | None
+    offset: int = field(default=0, compare=False)
+    """Where it begins in its memory, as far as the memory of the input began at 0."""
 
     @property
     def shares(self) -> bool:

@@ -11,7 +11,7 @@ depends on that is lost (:class:`Partial`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from operator import length_hint
 from typing import Any, Final
 
@@ -82,7 +82,8 @@ class Partial(tuple[Any, ...]):
 class Lowered:
     """A program made ready to run; ``functions`` gives the function of each op number, and
     ``altering`` what is called in its place where a tensor may get another shape or memory.
-    ``goes_on`` says that its outputs, a flat tuple, are not lost together.
+    ``goes_on`` says that its outputs, a flat tuple, are not lost together.  After a failure, none
+    of the actions ``barriers`` runs, by place, and none that follows one of them.
 
     >>> from syft.ops.table import BY_NAME
     >>> from syft.program.program import Slot
@@ -97,6 +98,7 @@ class Lowered:
         "known_sizes",
         "branches",
         "_goes_on",
+        "_barriers",
         "_functions",
         "_altering",
         "_instructions",
@@ -115,9 +117,10 @@ class Lowered:
         functions: Sequence[Function | None] = FUNCTIONS,
         altering: Callable[[Function], Function] | None = None,
         goes_on: bool = False,
+        barriers: Container[int] = (),
     ) -> None:
         self.program = program
-        self._goes_on = goes_on
+        self._goes_on, self._barriers = goes_on, barriers
         self._functions = functions
         self._altering = altering
         self._nested: dict[int, Lowered] = {}  # the programs in operands, by their id()
@@ -158,6 +161,7 @@ class Lowered:
             raise _wrong_count(len(values), self._given)
         registers = self._initial.copy()
         registers[: self._given] = values
+        del values  # its tensors are freed where they are read last, if nobody else has them
         instructions = iter(self._instructions)
         try:
             if self._has_modes:
@@ -253,12 +257,13 @@ class Lowered:
 
         The first that fail after it are named in notes of its error, and the others counted.
         """
-        others = 0
+        others, stopped = 0, failed in self._barriers
         lost = {slot.index for slot in slots_in(self.program.actions[failed].out)}
         reads = reads_in(self.program)
         for index, action in enumerate(self.program.actions[failed + 1 :], failed + 1):
             made = {slot.index for slot in slots_in(action.out)}
-            if not lost.isdisjoint(reads[index]):
+            stopped = stopped or index in self._barriers
+            if stopped or not lost.isdisjoint(reads[index]):
                 lost |= made
                 continue
             try:
@@ -270,8 +275,7 @@ class Lowered:
                 others += 1
                 if others <= _MOST_NAMED:
                     error.add_note(f"Action {index}, {action.name}, failed by itself: {other!r}.")
-        if others > _MOST_NAMED:
-            error.add_note(f"So did {others - _MOST_NAMED} more.")
+        _count_more(error, others)
         slots.update(dict.fromkeys(lost, LOST))
         return Partial.of(fill_slots(self.program.outputs, slots), failed, error)
 
@@ -314,6 +318,11 @@ class Lowered:
             error.args = (f"{error} (in action {index}, {action.name}{where})",)
         else:
             error.add_note(f"In action {index}, {action.name}{where}.")
+
+
+def _count_more(error: Exception, others: int) -> None:
+    if others > _MOST_NAMED:
+        error.add_note(f"So did {others - _MOST_NAMED} more.")
 
 
 class _InspectedProgram:

@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import syft as sy
-from syft.ops.nested import replace
+from syft.ops.nested import leaves, replace
 from syft.chain.wrapper import Wrapper
 from syft.ops.table import FLAGS, NAMES, NUMBERS, OpFlag
 from syft.tensors.logging import LoggingTensor
@@ -29,6 +29,8 @@ class Carrier:
 
     keeps_kind: ClassVar[bool] = True
     """Whether every tensor computed from tensors of this kind is one, too."""
+    rounded: ClassVar[frozenset[str]] = frozenset()
+    """The operators that torch computes by other kernels on tensors of a subclass."""
 
     def send(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor as this kind of tensor."""
@@ -177,6 +179,35 @@ class FixedCarrier(Carrier):
         if type(result) is not Wrapper:
             return result
         return result.child.child, str(result.child.grid)
+
+
+class LazyCarrier(Carrier):
+    """Lazy tensors: what an operator does is recorded, and runs when its results are fetched."""
+
+    keeps_kind: ClassVar[bool] = False  # sparse results are there at once
+    rounded: ClassVar[frozenset[str]] = frozenset(
+        ("linalg_cond", "linalg_eigvalsh", "linalg_svdvals", "masked_fill", "norm_nuc", "prod")
+    )  # isTensorSubclassLike in torch's C++: singular vectors too; no in-place way back
+
+    def send(self, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = LoggingCarrier().arrives(tensor)
+        return tensor.to_lazy() if tensor.layout is torch.strided else tensor
+
+    def fetch(self, result: torch.Tensor) -> torch.Tensor:
+        return result.detach().to_eager()
+
+    def arrives(self, tensor: torch.Tensor) -> torch.Tensor:
+        return LoggingCarrier().arrives(tensor)
+
+    def waited(self, act: Callable[[], Any]) -> Callable[[], Any]:
+        def act_and_compute() -> Any:
+            result = act()
+            for leaf in leaves(result):
+                if isinstance(leaf, torch.Tensor):
+                    leaf.detach().to_eager()
+            return result
+
+        return act_and_compute
 
 
 class Drawing(TorchFunctionMode):

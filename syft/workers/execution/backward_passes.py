@@ -29,7 +29,7 @@ from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import PermissionDenied, UnsupportedOperation
 from syft.ops.nested import Function, leaves
 from syft.ops.outcome import size_of_memory
-from syft.torch_private import is_only_user
+from syft.torch_private import tensors_on
 from syft.workers.execution.followed_leaves import FollowedLeaves
 from syft.workers.execution.moved_memory import Holdings, move_written
 from syft.workers.execution.plain_tensors import is_plain, plain_copy
@@ -555,7 +555,7 @@ def _laid_out(gradient: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
         gradient = gradient.to_dense()
     nbytes = size_of_memory(gradient.shape, strides, gradient.itemsize)
     plain = gradient.stride() == strides and is_plain(gradient, nbytes)
-    return gradient if plain and is_only_user(gradient) else plain_copy(gradient, strides)
+    return gradient if plain and tensors_on(gradient) == 1 else plain_copy(gradient, strides)
 
 
 class _Edges(torch.autograd.Function):

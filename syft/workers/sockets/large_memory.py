@@ -20,7 +20,7 @@ from typing import Final
 import torch
 
 from syft.serde.buffers import LARGE, fresh_buffer
-from syft.torch_private import is_only_user
+from syft.torch_private import tensors_on
 
 _MOST_KNOWN: Final = 4
 _MOST_BYTES: Final = 1 << 27
@@ -78,7 +78,7 @@ class LargeMemory:
 
 def _is_free(known: torch.Tensor) -> bool:
     """Whether nothing else refers to the memory, or has marked it, or may see it."""
-    if not is_only_user(known):
+    if tensors_on(known) > 1:
         return False
     storage = known.untyped_storage()
     if storage.is_shared() or storage.__dict__ or storage.nbytes() != known.numel():
