@@ -573,6 +573,10 @@ def function_transforms() -> list[tuple[Any, str]]:
     return [(derivatives, name) for name in names] + others
 
 
+open_device = torch._C._get_privateuse1_backend_name
+"""The name of the one type of device that torch leaves open, as it is now."""
+
+
 def name_open_device(name: str, module: Any) -> None:
     """Give the one type of device that torch leaves open a name, and what torch asks of such a
     device in Python.  Torch keeps both until the process ends; a second call changes nothing.
@@ -582,7 +586,7 @@ def name_open_device(name: str, module: Any) -> None:
 
     Raises ``RuntimeError`` if another package has named it.
     """
-    if torch._C._get_privateuse1_backend_name() != name:
+    if open_device() != name:
         torch._C._rename_privateuse1_backend(name)
     if not hasattr(torch, name):
         torch._register_device_module(name, module)  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import MethodType
 from typing import Any, Final
 
 import torch
@@ -23,7 +24,6 @@ from syft.exceptions import UnsupportedOperation
 from syft.hooks import bulk, module_methods, sending
 from syft.hooks.ledger import Ledger
 from syft.hooks.sending import Location
-from syft.ops.table import BY_NAME, NUMBERS
 from syft.tensors.device_tensor import (
     KIND,
     KERNELS,
@@ -33,7 +33,6 @@ from syft.tensors.device_tensor import (
     on_device,
     use,
 )
-from syft.tensors.pointer import PointerTensor
 from syft.torch_private import name_open_device
 from syft.workers.client.transport import Owner
 
@@ -70,6 +69,30 @@ class _Backend:
         return [torch.bfloat16, torch.float16]
 
 
+class _To:
+    """``x.to``, where the name of a worker may stand too.  ``torch.Tensor.to`` itself stays the one
+    of torch: classes of tensors and modes know it by identity."""
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+        self.__doc__ = theirs.__doc__
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        return self._theirs if tensor is None else MethodType(self._moved, tensor)
+
+    def _moved(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is int and torch.cuda.is_available():
+            args = (torch.device("cuda", args[0]), *args[1:])  # as before a type had its name
+        try:
+            return self._theirs(tensor, *args, **kwargs)
+        except (RuntimeError, UnsupportedOperation):
+            place = args[0] if args else kwargs.get("device")
+            device = None if type(tensor) is Wrapper else _of_ours(place)
+            if device is None or type(place) is not str and _is_usual(tensor):
+                raise
+        return _sent(tensor, device, args, kwargs)
+
+
 class DeviceHook:
     """What the hook does when the first worker becomes a device, and how it is undone."""
 
@@ -78,6 +101,7 @@ class DeviceHook:
         self._devices: Devices | None = None
         for name in ("to", "cpu", "cuda"):
             ledger.surround(nn.Module, name, partial(self._going, name))
+        ledger.surround(nn.Module, "to_empty", self._going_empty)
 
     def device(self, worker: Location | str) -> torch.device:
         """The device that a worker is."""
@@ -91,33 +115,9 @@ class DeviceHook:
             self._ledger.implement_on_open_device(KERNELS)
             use(self._devices)
             self._ledger.when_undone(partial(use, None))
-            self._surround_to()
+            self._ledger.shadow(torch.Tensor, "to", _To(torch.Tensor.to))
             self._whole.surround()
         return self._devices
-
-    # ------------------------------------------------------------------------- x.to("bob")
-
-    def _surround_to(self) -> None:
-        theirs: Any = torch.Tensor.to
-
-        def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-            try:
-                moved: torch.Tensor = theirs(self, *args, **kwargs)
-            except (RuntimeError, UnsupportedOperation):
-                place = args[0] if args else kwargs.get("device")
-                device = None if type(self) is Wrapper else _of_ours(place)
-                if device is None or type(place) is not str and self.layout is torch.strided:
-                    raise
-            else:
-                return moved
-            return _sent(self, device, args, kwargs)
-
-        to.__doc__ = theirs.__doc__
-        self._ledger.shadow(torch.Tensor, "to", to)
-        number = BY_NAME["torch.Tensor.to"]
-        NUMBERS[to] = number
-        PointerTensor.rules[to] = PointerTensor.rules[theirs]
-        self._ledger.when_undone(lambda: (NUMBERS.pop(to), PointerTensor.rules.pop(to)))
 
     # ------------------------------------------------------------------------ model.to(device)
 
@@ -138,6 +138,17 @@ class DeviceHook:
             if any(map(_is_on_device, module_methods.tensors_of(module))):
                 module_methods.get_module(module)
             return method(module, *args, **kwargs)
+
+        return go
+
+    def _going_empty(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """``model.to_empty``, which may name a device or a worker."""
+
+        def go(module: nn.Module, *, device: Any, recurse: bool = True) -> Any:
+            if device is None or self._meant(device).type != KIND:
+                return method(module, device=device, recurse=recurse)
+            method(module, device="cpu", recurse=recurse)
+            return module.to(device)
 
         return go
 
@@ -176,10 +187,15 @@ def _of_ours(place: Any) -> torch.device | None:
     return device if device.type == KIND else None
 
 
+def _is_usual(tensor: torch.Tensor) -> bool:
+    """Whether torch's own ``to`` can write a tensor to a device: into an empty one of its form."""
+    return tensor.layout is torch.strided and not tensor.is_quantized
+
+
 def _sent(tensor: torch.Tensor, device: torch.device, args: Any, kwargs: Any) -> torch.Tensor:
     """``tensor.to(...)`` with a device in the place of a name; of another layout, it is sent."""
     args, kwargs = (args and (device, *args[1:])), (kwargs if args else kwargs | {"device": device})
-    if tensor.layout is torch.strided:
+    if _is_usual(tensor):
         return tensor.to(*args, **kwargs)
     sent: Any = tensor.send  # type: ignore[attr-defined]
     moved: torch.Tensor = sent(devices_in_force().connection(device).location).to(*args, **kwargs)

@@ -110,7 +110,10 @@ class Ledger:
         library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
         for name, kernel in kernels.items():
             library.impl(name, kernel, "PrivateUse1")  # type: ignore[no-untyped-call]
-        self._removals.append([library].clear)
+        casts = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
+        passing_on = torch.library.fallthrough_kernel
+        casts.fallback(passing_on, "AutocastPrivateUse1")  # type: ignore[no-untyped-call]
+        self._removals.append([library, casts].clear)
 
     def shadow(self, target: type, name: str, value: Any) -> None:
         """Set an attribute of a class that a class above it has, too."""

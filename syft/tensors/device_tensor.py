@@ -33,9 +33,13 @@ from syft.workers.client.device_connection import DeviceConnection
 from syft.workers.client.transport import Location, Owner
 
 KIND: Final = "syft"
-"""The type of these devices: ``torch.device("syft", 0)`` is the first worker that became one."""
-_MOST: Final = 128
-"""How many devices of a type torch can number."""
+"""The type of these devices: ``torch.device("syft", 1)`` is the first worker that became one.
+
+None is number 0, which a bare number means to torch (``x.to(0)``) as soon as the type has a name:
+nothing goes to a worker that nobody named.
+"""
+_MOST: Final = 127
+"""The highest number that a device of torch can have."""
 
 
 class Devices:
@@ -55,7 +59,7 @@ class Devices:
             if len(self._workers) == _MOST:
                 raise UnknownDevice(worker.id, self._known(), f"torch numbers {_MOST} of them")
             self._workers.append(worker)
-        return torch.device(KIND, self._workers.index(worker))
+        return torch.device(KIND, 1 + self._workers.index(worker))
 
     def connection(self, device: torch.device) -> DeviceConnection:
         """The connection for tensors on a device.
@@ -63,16 +67,16 @@ class Devices:
         Raises :class:`~syft.exceptions.UnknownDevice` if no worker is that device.
         """
         index = device.index or 0
-        if index >= len(self._workers):
+        if not 0 < index <= len(self._workers):
             raise UnknownDevice(str(device), self._known())
-        line = self.owner.connection_to(self._workers[index])
+        line = self.owner.connection_to(self._workers[index - 1])
         known = self._connections.get(index)
         if known is None or known.line is not line:
             known = self._connections[index] = DeviceConnection(line, torch.device(KIND, index))
         return known
 
     def _known(self) -> tuple[str, ...]:
-        return tuple(f"{KIND}:{at} is {one.id}" for at, one in enumerate(self._workers))
+        return tuple(f"{KIND}:{at} is {one.id}" for at, one in enumerate(self._workers, 1))
 
 
 class _Current:
@@ -205,6 +209,27 @@ def _goes_to(number: int, device: Callable[..., Any]) -> Rule:
     return go
 
 
+_SETS: Final = BY_NAME["torch.Tensor.__setitem__"]
+_PACKS: Final = BY_NAME["torch._pack_padded_sequence"]
+
+
+@PointerTensor.rule(function_of(_SETS))
+def _setitem(*args: Any, **kwargs: Any) -> Any:
+    """``x[index] = y``; a tensor on a device takes the values of one that is here, as by copy_."""
+    if len(args) == 3 and type(args[2]) is torch.Tensor and args[2].dim():
+        if _is_on_device(args[0]) and type(args[0].child) is PointerTensor:
+            args = (*args[:2], on_device(args[2], args[0].device))
+    return PointerTensor.forward(_SETS, args, kwargs)
+
+
+@PointerTensor.rule(function_of(_PACKS))
+def _pack_padded(*args: Any, **kwargs: Any) -> Any:
+    """The sizes of the batches are on no device: torch wants them on the CPU."""
+    data, sizes = PointerTensor.forward(_PACKS, args, kwargs)
+    sizes.child.connection = sizes.child.connection.line
+    return data, sizes
+
+
 for _name in ("cpu", "cuda"):
     _number = BY_NAME[f"torch.Tensor.{_name}"]
     PointerTensor.rule(function_of(_number))(_goes_to(_number, torch.device))
@@ -295,13 +320,16 @@ class NewTensor(PointerTensor):
         self._wrapper = weakref.ref(wrapper)
         return wrapper
 
+    def _under(self) -> Wrapper | None:
+        """The wrapper over this link."""
+        return None if self._wrapper is None else self._wrapper()
+
     def settled(self) -> Any:
         """The pointer that stands in the place of this link from now on."""
         link: Any = PointerTensor(self.connection, self.id_at_location)
         link.pending = self.pending
         self.garbage_collect_data = False
-        wrapper = None if self._wrapper is None else self._wrapper()
-        self._wrapper = None
+        wrapper, self._wrapper = self._under(), None
         if wrapper is None:
             return link
         with DisableTorchFunctionSubclass():
@@ -331,7 +359,10 @@ class NewTensor(PointerTensor):
         name = operation.overloadpacket.__name__
         if name == "lift_fresh":
             return args[0]
-        if name == "copy_" and self._wrapper is not None and args[0] is self._wrapper():
+        form = self._empty
+        if name == "as_strided" and form is not None and not self.garbage_collect_data:
+            return NewTensor(self.connection, (*args[1:3], form[2])).under_wrapper()
+        if name == "copy_" and args[0] is self._under():
             return _written(args[0], args[1])
         function = getattr(torch.Tensor, name, None) if "out" not in kwargs else None
         function = function or getattr(torch, name, None)

@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import syft as sy
 from syft.exceptions import DeviceMismatch, NotSendable, UnknownDevice, UnknownWorker
@@ -360,7 +361,7 @@ def test_names(hook, bob, device):
             moved.to("nobody")
     with pytest.raises(UnknownWorker):
         sy.device("nobody")
-    with pytest.raises(UnknownDevice, match="syft:99 .syft:0 is bob"):
+    with pytest.raises(UnknownDevice, match="syft:99 .syft:1 is bob"):
         x.to(torch.device("syft", 99))
     with pytest.raises(UnknownDevice):
         torch.zeros(2, device="syft:99")
@@ -408,3 +409,77 @@ def test_nothing_is_left_at_the_worker(device, bob):
     del x, y, model
     torch.ones(1, device=device)  # takes the ids of what was dropped along
     assert bob.objects_count() == 0
+
+
+def test_a_bare_number_names_no_worker(device):
+    for use in (
+        lambda: torch.ones(2).to(0),
+        lambda: torch.ones(2, device=device).to(0),
+        lambda: torch.tensor([1.0], device=0),
+        lambda: torch.zeros(2, device="syft"),
+        lambda: nn.Linear(2, 2).to(0),
+    ):
+        with pytest.raises(UnknownDevice, match="No worker is the device syft"):
+            use()
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers(device, kind):
+    here = kind(4, 3, batch_first=True)
+    there = copy.deepcopy(here).to(device)
+    x = torch.randn(2, 5, 4)
+    here(x)[0].sum().backward()
+    there(x.to(device))[0].sum().backward()
+    for mine, theirs in zip(there.parameters(), here.parameters(), strict=True):
+        close(mine.grad, theirs.grad)
+    packed = nn.utils.rnn.pack_padded_sequence
+    mine = there(packed(x.to(device), [5, 3], batch_first=True))[0].data
+    close(mine, here(packed(x, [5, 3], batch_first=True))[0].data)
+    assert mine.device == device
+
+
+@pytest.mark.parametrize("kind", ["syft", "cpu"])
+def test_autocast(device, kind):
+    layer, x = nn.Linear(4, 4), torch.randn(2, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        theirs = layer(x)
+    with torch.autocast(kind, dtype=torch.bfloat16):
+        mine = layer.to(device)(x.to(device))
+        assert torch.zeros(2, device=device).dtype == torch.float32
+    assert mine.dtype == torch.bfloat16
+    close(mine, theirs)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints(device, reentrant):
+    here = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Dropout(0.5))
+    there, x = copy.deepcopy(here).to(device), torch.randn(2, 4)
+
+    def gradient(model, x):
+        torch.manual_seed(1)
+        x = x.detach().requires_grad_()
+        checkpoint(model, x, use_reentrant=reentrant).sum().backward()
+        return x.grad
+
+    close(gradient(there, x.to(device)), gradient(here, x))
+
+
+def test_modules_without_memory(device):
+    layer = nn.Linear(3, 2, device="meta").to_empty(device=device)
+    assert layer.weight.device == device and layer.weight.shape == (2, 3)
+    assert nn.Linear(3, 2, device="meta").to_empty(device="cpu").weight.is_cpu
+
+
+def test_a_row_takes_values_from_here(device):
+    x = torch.zeros(2, 3, device=device)
+    x[0] = torch.arange(3.0)
+    assert torch.equal(x.cpu(), torch.tensor([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0]]))
+    with pytest.raises(NotSendable):
+        x[0] = torch.ones(3, requires_grad=True) * 2
+
+
+def test_batches_of_a_loader(device):
+    data = torch.utils.data.TensorDataset(torch.arange(8.0).view(4, 2), torch.arange(4))
+    for x, y in torch.utils.data.DataLoader(data, 2, num_workers=1):
+        x, y = x.to(device, non_blocking=True), y.to(device)
+        assert x.device == y.device == device and x.sum().item() >= 0

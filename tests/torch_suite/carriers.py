@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import syft as sy
@@ -87,6 +88,41 @@ class PointerCarrier(Carrier):
             return result
 
         return act_and_wait if self.worker.pipelined else act
+
+    def place(self, module: nn.Module) -> nn.Module:
+        """The module, where its operands are."""
+        return module.send(self.worker)
+
+    def bring(self, module: nn.Module) -> nn.Module:
+        """The module, here again."""
+        return module.get()
+
+
+@dataclass
+class DeviceCarrier(PointerCarrier):
+    """Tensors and modules on the device that a worker is: nothing is called but ``to``."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device."""
+        return sy.device(self.worker)
+
+    def send(self, tensor: torch.Tensor) -> torch.Tensor:
+        device = self.device  # before `to` is looked up: the first device changes it
+        return tensor.detach().to(device).requires_grad_(tensor.requires_grad)
+
+    def fetch(self, result: torch.Tensor) -> torch.Tensor:
+        assert result.device == self.device
+        return result.detach().cpu().requires_grad_(result.requires_grad)
+
+    def factories(self) -> contextlib.AbstractContextManager[Any]:
+        return self.device
+
+    def place(self, module: nn.Module) -> nn.Module:
+        return module.to(self.device)
+
+    def bring(self, module: nn.Module) -> nn.Module:
+        return module.to("cpu")
 
 
 class FactoriesAt(TorchFunctionMode):

@@ -1,4 +1,4 @@
-"""Every module of torch's own database, sent to a worker: forward and backward as without syft.
+"""Every module of torch's own database, sent to a worker, and on the device that it is: forward and backward as without syft.
 
 Lazy modules are run once first: a parameter that has no shape yet cannot be sent.
 """
@@ -25,6 +25,7 @@ from tests.torch_suite.agreement import (
     outcome,
 )
 from tests.torch_suite.carriers import (
+    DeviceCarrier,
     PointerCarrier,
     Travellers,
 )
@@ -46,14 +47,17 @@ pytestmark = [
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("info", parameters("module", ((info.name, info) for info in module_db)))
-def test_module(info: ModuleInfo, training: bool, device: str, bob: sy.VirtualWorker) -> None:
+@pytest.mark.parametrize("placed", [PointerCarrier, DeviceCarrier], ids=["sent", "to"])
+def test_module(
+    info: ModuleInfo, training: bool, device: str, placed: Any, bob: sy.VirtualWorker
+) -> None:
     seed()
     inputs = info.module_inputs_func(
         info, device=device, dtype=torch.float32, requires_grad=True, training=training
     )
     assert inputs, "a module without inputs counts as a failure"
     for given in inputs:
-        check_module(make(info, given, training, device), given.forward_input, bob)
+        check_module(make(info, given, training, device), given.forward_input, placed(bob))
 
 
 def make(info: ModuleInfo, given: ModuleInput, training: bool, device: str) -> nn.Module:
@@ -67,22 +71,22 @@ def make(info: ModuleInfo, given: ModuleInput, training: bool, device: str) -> n
     return module
 
 
-def check_module(module: nn.Module, given: Any, bob: sy.VirtualWorker) -> None:
+def check_module(module: nn.Module, given: Any, carrier: PointerCarrier) -> None:
     """Outputs, gradients of parameters and inputs, and buffers are as they are without syft."""
-    remote = copy.deepcopy(module).send(bob)
+    remote = carrier.place(copy.deepcopy(module))
     anew = laid_out_anew(copy.deepcopy(module))
     want: dict[str, Any] = {}
     got: dict[str, Any] = {}
     operands: Any = ()
     if given is not None:
         operands = replace((given.args, given.kwargs), as_leaf)
-        travellers = Travellers(PointerCarrier(bob))
+        travellers = Travellers(carrier)
         there = travellers.send(operands)
         got["result"] = travellers.fetch(outcome(lambda: forward_and_back(remote, *there)))
         got["inputs"] = travellers.fetch(gradients_there(operands, there))
         got["parameters"] = travellers.fetch([weight.grad for weight in remote.parameters()])
         del travellers, there  # a graph would hold the parameters where they are
-    got["state"] = dict(remote.get().state_dict())
+    got["state"] = dict(carrier.bring(remote).state_dict())
     operands_anew = each_once(operands, as_it_arrives)
     want = account(module, operands)
     check_equal(want, got, again=partial(account, anew, operands_anew))

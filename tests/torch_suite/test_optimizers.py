@@ -19,6 +19,7 @@ from syft.chain.wrapper import Wrapper
 from tests.torch_suite.agreement import (
     check_equal,
 )
+from tests.torch_suite.carriers import DeviceCarrier, PointerCarrier
 from tests.torch_suite.cases import (
     DEVICES,
     seed,
@@ -42,31 +43,37 @@ def _cases() -> Iterator[tuple[str, tuple[str, OptimizerInfo, dict[str, Any]]]]:
 
 
 @pytest.mark.parametrize("case", parameters("optimizer", _cases()))
+@pytest.mark.parametrize("placed", [PointerCarrier, DeviceCarrier], ids=["send", "to"])
 @pytest.mark.parametrize("sent", ["before_it_is_made", "after_it_is_made", "between_steps"])
 # Torch says that its tensors of younger layouts may change, and which options are slow.
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_optimizer(
-    case: tuple[str, OptimizerInfo, dict[str, Any]], sent: str, bob: sy.VirtualWorker
+    case: tuple[str, OptimizerInfo, dict[str, Any]], sent: str, placed: Any, bob: sy.VirtualWorker
 ) -> None:
     device, info, options = case
     model, inputs, labels = problem(info, device)
     remote = copy.deepcopy(model)
     anew = laid_out_anew(copy.deepcopy(model))
-    inputs_there, labels_there = inputs.send(bob), labels.send(bob)
+    carrier = placed(bob)
+    inputs_there, labels_there = carrier.send(inputs), carrier.send(labels)
 
     if sent == "before_it_is_made":
-        remote.send(bob)
+        carrier.place(remote)
     optimizer_there = info.optim_cls(remote.parameters(), **copy.deepcopy(options))
     if sent == "between_steps":
         losses_there = train(remote, optimizer_there, inputs, labels)
         remote.zero_grad()
-        remote.send(bob)
+        carrier.place(remote)
     else:
         if sent == "after_it_is_made":
-            remote.send(bob)
+            carrier.place(remote)
         losses_there = train(remote, optimizer_there, inputs_there, labels_there)
     losses_there += train(remote, optimizer_there, inputs_there, labels_there)
-    got = fetch(losses_there), fetch(state(optimizer_there)), dict(remote.get().state_dict())
+    got = (
+        fetch(losses_there),
+        fetch(state(optimizer_there)),
+        dict(carrier.bring(remote).state_dict()),
+    )
 
     def native(model: nn.Module) -> Any:
         optimizer = info.optim_cls(model.parameters(), **copy.deepcopy(options))

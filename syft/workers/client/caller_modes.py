@@ -8,7 +8,12 @@ import torch
 from torch import float32, get_default_dtype, is_grad_enabled
 
 from syft.exceptions import UnsupportedOperation
-from syft.torch_private import any_autocast_enabled, custom_function, inside_custom_function
+from syft.torch_private import (
+    any_autocast_enabled,
+    custom_function,
+    inside_custom_function,
+    open_device,
+)
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 from syft.workers.wire.messages import DEFAULT_DTYPE, GRAD_MODE, INFERENCE_MODE
@@ -54,6 +59,9 @@ def autocast_state() -> tuple[Any, ...]:
         for device in ("cpu", "cuda")
         if torch.is_autocast_enabled(device)
     }
+    of_devices = open_device()
+    if torch.is_autocast_enabled(of_devices):  # workers, which compute on their CPUs
+        dtypes["cpu"] = torch.get_autocast_dtype(of_devices)
     if (default := torch.get_default_dtype()) is not torch.float32:
         dtypes[DEFAULT_DTYPE] = default
     return tuple((place, pack(dtype, Packer())) for place, dtype in dtypes.items())
