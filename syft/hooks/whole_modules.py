@@ -186,10 +186,11 @@ def check_places(module: nn.Module, state: Mapping[str, Any], assign: bool = Fal
     if assign:
         return
     mine = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    wrapped = {name: value for name, value in state.items() if type(value) is Wrapper}
     remote = {
         name: value
-        for name, value in state.items()
-        if type(value) is Wrapper and not (name in mine and _takes_values(mine[name], value))
+        for name, value in wrapped.items()
+        if not _takes_values(mine.get(name, value), value)
     }
     if not any(value.child.at_function_level for value in remote.values()):
         return

@@ -166,32 +166,31 @@ def _is_on_device(tensor: Any) -> bool:
 
 _TO: Final = BY_NAME["torch.Tensor.to"]
 _NAMES: Final = ("dtype", "non_blocking", "copy")
-_PLACES: Final = (str, torch.device)
 
 
 @PointerTensor.rule(function_of(_TO))
 def _to(*args: Any, **kwargs: Any) -> Any:
     """``x.to(...)``, which may name a device, a worker, or a tensor like which to be."""
-    tensor, rest = args[0], args[1:]
-    other = rest[0] if rest else kwargs.get("other")
-    if isinstance(other, torch.Tensor):
-        if not (_is_on_device(other) or _is_on_device(tensor)):
-            return PointerTensor.forward(_TO, args, kwargs)
-        changes = dict(zip(_NAMES[1:], rest[1:], strict=False), dtype=other.dtype)
-        return _placed(tensor, other.device, **changes, **_without(kwargs, "other"))
-    if isinstance(other, _PLACES) or type(other) is int:
-        rest, named = rest[1:], other
-    elif other is None and rest:  # x.to(None, torch.float64)
-        rest, named = rest[1:], None
-    else:
-        named = kwargs.get("device")
-    if named is None:
-        return PointerTensor.forward(_TO, args, kwargs)
-    device = device_meant(named)
-    if device.type != KIND and not _is_on_device(tensor):
-        return PointerTensor.forward(_TO, args, kwargs)
+    tensor = args[0]
+    named, changes = _named_in(args[1:], kwargs)
+    if named is not None:
+        device = device_meant(named)
+        if device.type == KIND or _is_on_device(tensor):
+            return _placed(tensor, device, **changes)
+    return PointerTensor.forward(_TO, args, kwargs)
+
+
+def _named_in(args: Arguments, kwargs: Keywords) -> tuple[Any, Keywords]:
+    """Where ``x.to(...)`` is to go, None if it stays, and what else the arguments say."""
+    first = args[0] if args else kwargs.get("other", kwargs.get("device"))
+    rest = args[1:]
+    if isinstance(first, torch.Tensor):
+        changes: Keywords = dict(zip(_NAMES[1:], rest, strict=False), dtype=first.dtype)
+        return first.device, changes | _without(kwargs, "other")
+    if isinstance(first, torch.dtype | torch.memory_format):  # x.to(torch.float64)
+        return None, {}
     changes = dict(zip(_NAMES, rest, strict=False)) | _without(kwargs, "device")
-    return _placed(tensor, device, **{name: one for name, one in changes.items() if one})
+    return first, {name: one for name, one in changes.items() if one}
 
 
 def _without(kwargs: Keywords, name: str) -> Keywords:
@@ -354,16 +353,22 @@ class NewTensor(PointerTensor):
         found: tuple[int, ...] | None = self.settled().reference(connection)
         return found
 
+    def _begun(self, name: str, args: Arguments) -> Any:
+        """What comes of an empty tensor that torch writes to, or lays out anew."""
+        if name == "copy_":
+            return _written(args[0], args[1])
+        size, strides, *offset = args[1:]
+        if self._empty is None or self.garbage_collect_data or any(offset):
+            return super().below(torch.ops.aten.as_strided.default, args, {})
+        return NewTensor(self.connection, (size, strides, self._empty[2])).under_wrapper()
+
     def below(self, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Run what torch does in C with the tensor that it makes: it is not complete yet."""
         name = operation.overloadpacket.__name__
         if name == "lift_fresh":
             return args[0]
-        form = self._empty
-        if name == "as_strided" and form is not None and not self.garbage_collect_data:
-            return NewTensor(self.connection, (*args[1:3], form[2])).under_wrapper()
-        if name == "copy_" and args[0] is self._under():
-            return _written(args[0], args[1])
+        if args and args[0] is self._under() and name in ("copy_", "as_strided"):
+            return self._begun(name, args)
         function = getattr(torch.Tensor, name, None) if "out" not in kwargs else None
         function = function or getattr(torch, name, None)
         if function not in NUMBERS or not operation._schema.is_mutable:

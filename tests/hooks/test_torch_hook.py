@@ -75,7 +75,12 @@ def test_hooking_replaces_nothing_but_what_it_surrounds() -> None:
         {name for name in old if new[name] != old[name]}
         for old, new in zip(before, namespaces(), strict=True)
     ]
-    assert changed[0] == {"as_tensor", "asarray"} and changed[7] == {"to", "to_empty", "cpu", "cuda"}
+    assert changed[0] == {"as_tensor", "asarray"} and changed[7] == {
+        "to",
+        "to_empty",
+        "cpu",
+        "cuda",
+    }
     assert not any(changed[1:7] + changed[8:])
 
 

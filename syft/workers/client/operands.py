@@ -207,9 +207,7 @@ class Operands:
             stays = kept and tensor.child.goes_along  # a copy of it would be written to
             if stays or tensor.child.reference(self.connection) is None:
                 self._mismatch(tensor, tensor.child.place(), tensor.child.location)
-            connection = getattr(tensor.child, "connection", None)
-            if connection is not None and connection.device is not None:
-                self.connection = connection  # what comes of it is on the device, too
+            self.connection = _with_device(tensor, self.connection)
         elif tensor.requires_grad and torch.is_grad_enabled() or not self._may_travel(tensor):
             self._mismatch(tensor, self.connection.owner.id)
 
@@ -234,6 +232,12 @@ class Operands:
         names = [name for name, value in self._keywords.items() if value is tensor]
         error = LocationMismatch if self.connection.device is None else DeviceMismatch
         raise _mismatched(error, NAMES[self.number], (there, place), tensor, names)
+
+
+def _with_device(tensor: Wrapper, connection: Connection) -> Connection:
+    """The connection of an operand if it is on a device, where what comes of it is, too."""
+    mine: Connection = getattr(tensor.child, "connection", connection)
+    return connection if mine.device is None else mine
 
 
 def _mismatched(
