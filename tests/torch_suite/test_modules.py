@@ -1,4 +1,5 @@
-"""Every module of torch's own database, sent to a worker, and on the device that it is: forward and backward as without syft.
+"""Every module of torch's own database, sent to a worker, and on the device that it is: forward
+and backward as without syft.
 
 Lazy modules are run once first: a parameter that has no shape yet cannot be sent.
 """
