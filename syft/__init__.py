@@ -49,6 +49,8 @@ from syft.program.recording.control_flow import cond as cond
 from syft.program.recording.control_flow import while_loop as while_loop
 from syft.tensors.collective_call import sum_private as sum_private
 from syft.tensors.fixed.precision import FixedPrecisionTensor as FixedPrecisionTensor
+from syft.tensors.lazy.lazy_link import LazyTensor as LazyTensor
+from syft.tensors.lazy.lazy_scope import lazy as lazy
 from syft.tensors.local import LocalLink as LocalLink
 from syft.tensors.logging import LoggingTensor as LoggingTensor
 from syft.tensors import native_calls as _native_calls  # what the extension in C works on

@@ -71,7 +71,7 @@ class LazyTensor(Link):
     @classmethod
     def call(cls, operation: Any, args: Arguments, kwargs: Keywords) -> Any:
         """Record one operation of aten, or run it now if it cannot wait."""
-        if operation is _DETACH:
+        if operation is _DETACH and type(args[0]) is Wrapper:
             return over(args[0].child)
         facts = overload_facts(operation)
         with TRACE.lock:
@@ -295,5 +295,6 @@ def plain_of(value: LazyValue) -> torch.Tensor:
 
 def captured_here(tensor: torch.Tensor) -> Wrapper:
     """A lazy tensor over the memory of a plain one, without its graph."""
-    shown = tensor.detach()
+    with usual_keys(), torch.no_grad():
+        shown = tensor.detach()
     return wrapped(captured(tensor, shown))

@@ -93,7 +93,8 @@ class LazyProgram(Program):
 
     def overload_of(self, action: Action) -> Any:
         """The overload of aten that an action of this program is."""
-        return OVERLOADS[action.op]
+        known = OVERLOADS[action.op]
+        return known[0] if type(known) is tuple else known
 
 
 class _LazyScope(Scope):

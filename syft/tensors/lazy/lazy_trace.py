@@ -13,6 +13,7 @@ threads.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from typing import Any, Final
 import torch
 
 from syft.callers import Place, line_at
-from syft.exceptions import StaleOperand
+from syft.exceptions import ProgramError, StaleOperand
 from syft.program.lowered import LOST, Partial
 from syft.tensors.lazy.call_kinds import CallKind
 from syft.tensors.lazy.lazy_values import LazyValue
@@ -30,6 +31,13 @@ from syft.torch_private import DisableTorchFunction, below_autograd
 
 MOST_PENDING: Final = 10_000
 """So many operations may be pending; with one more, all that somebody can ask for run."""
+
+
+_AT_ONCE: Final = os.environ.get("SYFT_LAZY") == "0"
+"""Whether each operation runs at its line, whatever the program says."""
+
+RunProgram = Callable[[LoweredSlice, list[Any]], Any]
+"""What runs a program on its inputs."""
 
 
 class PendingCall:
@@ -59,10 +67,6 @@ class PendingCall:
         """The roots of the memory that it writes."""
         return [self.operands[place].root for place in self.kind.writes]
 
-    def about(self) -> str:
-        """Its name and its line, for errors."""
-        return f"{self.kind.facts.overload} at {line_at(self.place)}"
-
 
 class LazyTrace:
     """Operations in the order in which they were recorded.
@@ -77,12 +81,20 @@ class LazyTrace:
         self.pending: list[PendingCall] = []
         self.lock = threading.RLock()
         self.programs = SliceCache()
-        self.at_once = False
+        self.at_once = _AT_ONCE
         """Whether each operation runs at its line."""
         self.ran = 0
         """How many operations have run as parts of programs."""
-        self.run_program: Callable[[LoweredSlice, list[Any]], Any] = LoweredSlice.run
+        self.run_program: RunProgram = LoweredSlice.run
         """What runs a program that was found or made."""
+
+    def run_by(self, run_program: RunProgram | None, at_once: bool) -> tuple[RunProgram, bool]:
+        """Have something else run programs, or each operation run at its line from now on; returns
+        what was so before."""
+        before = self.run_program, self.at_once
+        self.run_program = run_program or self.run_program
+        self.at_once = at_once or _AT_ONCE
+        return before
 
     # ------------------------------------------------------------------------------- recording
 
@@ -229,7 +241,27 @@ class LazyTrace:
         for one in inputs:
             self._check_input(one, chosen)
         self.ran += len(chosen)
-        self._hold(chosen, keep, self._results(lowered, inputs, floats, read_later))
+        try:
+            results = self._results(lowered, inputs, floats, read_later)
+            self._check_memory(keep, results)
+        except Exception as error:  # of a backend: the loop returns what is lost
+            self._give_up({root for call in chosen for root in call.writes()}, set(keep), error)
+            for call in chosen:
+                call.give_up(error)
+            raise
+        self._hold(chosen, keep, results)
+
+    def _check_memory(self, keep: list[LazyValue], results: Any) -> None:
+        """Look whether views of what is there lie in its memory, if a backend has made them."""
+        if self.run_program is LoweredSlice.run or type(results) is Partial:
+            return
+        for value, result in zip(keep, results, strict=True):
+            there = None if value.base is None else value.base.real
+            if there is not None and not _shares(there, result):
+                raise ProgramError(
+                    f"the backend gave a copy of shape {tuple(result.shape)} where the program has "
+                    "a view"
+                )
 
     def _kept(self, chosen: list[PendingCall], read_later: set[LazyValue]) -> list[LazyValue]:
         """The results that somebody can ask for or that pending operations need, in order."""
@@ -344,6 +376,10 @@ def _calls_in(key: list[Any]) -> list[tuple[CallKind, list[int]]]:
         else:
             calls[-1][1].append(one)
     return calls
+
+
+def _shares(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _reads(call: PendingCall, root: LazyValue) -> bool:

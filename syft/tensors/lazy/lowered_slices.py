@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import torch
 
-from syft.exceptions import UnsupportedOperation
+from syft.exceptions import ProgramError, UnsupportedOperation
 from syft.ops.nested import replace
 from syft.program.lint import lint
 from syft.program.lowered import Lowered, Partial
@@ -38,7 +38,17 @@ class LoweredSlice:
     result, counted through all calls.  ``keep`` are the numbers of the results to return.
     """
 
-    __slots__ = ("program", "tensors", "runs", "_calls", "_keep", "_floats", "_lowered", "_checked")
+    __slots__ = (
+        "program",
+        "tensors",
+        "runs",
+        "_calls",
+        "_keep",
+        "_floats",
+        "_lowered",
+        "_checked",
+        "__weakref__",
+    )
 
     def __init__(
         self,
@@ -63,6 +73,18 @@ class LoweredSlice:
         lint(self.program)
         writing = {place for place, (kind, _) in enumerate(self._calls) if kind.writes}
         self._lowered = Lowered(self.program, CALLS, goes_on=True, barriers=writing)
+
+    def checked(self, results: Any, who: str) -> tuple[torch.Tensor, ...]:
+        """The results of another runner, in the strides that lazy tensors have told already.
+
+        Raises :class:`~syft.exceptions.ProgramError` if these are not as many tensors of the shapes
+        and dtypes that the program makes.
+        """
+        made = [out for kind, _ in self._calls for out in kind.outs if type(out) is TensorMeta]
+        metas = [made[number] for number in self._keep]
+        if not isinstance(results, (tuple, list)) or len(results) != len(metas):
+            raise ProgramError(f"{who} gave {_told(results)} for {len(metas)} results")
+        return tuple([_as_told(meta, one, who) for meta, one in zip(metas, results, strict=True)])
 
     def run(self, values: list[Any]) -> Any:
         """Run it; the results to keep, or a Partial."""
@@ -110,6 +132,23 @@ class LoweredSlice:
         kind.number = number_restrided(kind.facts.overload, meta.shape, meta.stride)
         made = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device=meta.device)
         return made.copy_(result)
+
+
+def _told(results: Any) -> str:
+    return str(len(results)) if isinstance(results, (tuple, list)) else type(results).__name__
+
+
+def _as_told(meta: TensorMeta, one: Any, who: str) -> torch.Tensor:
+    """One result, copied to other strides if it has not those that were told."""
+    if not isinstance(one, torch.Tensor):
+        raise ProgramError(f"{who} gave a {type(one).__name__} where a tensor was expected")
+    if not meta.fits(one):
+        expected, got = f"{meta.shape} {meta.dtype}", f"{tuple(one.shape)} {one.dtype}"
+        raise ProgramError(f"{who} gave {got} for a result of {expected}")
+    if one.stride() == meta.stride:
+        return one
+    made = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device=meta.device)
+    return made.copy_(one)
 
 
 def _check_fits(kind: CallKind, meta: TensorMeta, result: torch.Tensor) -> None:
