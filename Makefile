@@ -9,10 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What mypy reads.  The tests are left out: they hand in wrong types on purpose.
 TYPED := syft tools examples benchmarks docs/conf.py docs/extensions
 
-# Tests run in three processes, each on one thread: with more threads than cores the tiny operations
-# of the tests wait for one another, and of two processes one often waits for others by itself.  On a
-# larger machine: make WORKERS=8 test.
-WORKERS := 3
+# Tests run in two processes, each on one thread: with more threads than cores the tiny operations of
+# the tests wait for one another, and each process takes a minute to list them all.  On a larger
+# machine: make WORKERS=8 test.
+WORKERS := 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=10
 
 # Each process that the tests start would compile syft anew, and each that runs tests would rewrite
