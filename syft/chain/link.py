@@ -88,6 +88,8 @@ class Link:
     rules: ClassVar[dict[Any, Rule]] = {}
     operands: ClassVar[tuple[type[Link], ...]] = ()
     """Other kinds of dispatch-level links that may stand beside this kind in one call."""
+    real_numbers: ClassVar[bool] = True
+    """Whether its dtype is that of its elements, and not of what they stand for."""
     goes_along: ClassVar[bool] = False
     """Whether the tensor is nobody's data, and goes to wherever it is used."""
 

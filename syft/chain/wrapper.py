@@ -343,7 +343,7 @@ def _with_number(tensor: Any, array: Any) -> tuple[Any, Any]:
     if array.ndim:
         instead = "make a tensor of it, torch.from_numpy(array), and send that"
         raise UnsupportedOperation("an array of numpy", type(link).__name__, instead)
-    if link.at_function_level:
+    if link.real_numbers:
         mine = torch.empty(0, dtype=tensor.dtype).numpy().dtype
         tensor = tensor.to(torch.from_numpy(np.zeros((), np.result_type(mine, array))).dtype)
     return tensor, array.item()

@@ -22,6 +22,7 @@ from torch import nn
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import UnsupportedOperation
 from syft.hooks import bulk, module_methods, sending
+from syft.hooks.lazy_modules import send_when_shaped
 from syft.hooks.ledger import Ledger
 from syft.hooks.sending import Location
 from syft.tensors.device_tensor import (
@@ -177,6 +178,7 @@ class DeviceHook:
             return list(map(connection.marked, sent))
 
         module_methods.exchange_tensors(module, send, bulk.unsend, here)
+        send_when_shaped(module, lambda part: self._to_device(part, device))
 
 
 def _of_ours(place: Any) -> torch.device | None:

@@ -51,8 +51,10 @@ def surround_transforms(ledger: Ledger) -> None:
 
 
 def _choosing(ours: Function, torchs: Function) -> Function:
+    must_be_ours = _is_wrapper if ours is _linearize else _is_seen
+
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        if RECORDING.get() is None and not any(map(_is_seen, leaves((args, kwargs)))):
+        if RECORDING.get() is None and not any(map(must_be_ours, leaves((args, kwargs)))):
             return torchs(*args, **kwargs)
         if _KNOWN.get(None) is not None:
             return ours(*args, **kwargs)
@@ -68,6 +70,11 @@ def _choosing(ours: Function, torchs: Function) -> Function:
 def _is_seen(value: Any) -> bool:
     """Whether a value is a wrapper whose link sees calls above autograd."""
     return type(value) is Wrapper and value.child.at_function_level
+
+
+def _is_wrapper(value: Any) -> bool:
+    """The same for a transform that torch traces, which no wrapper takes part in."""
+    return type(value) is Wrapper
 
 
 # ------------------------------------------------------------------------------------ derivatives

@@ -127,10 +127,19 @@ def exchange_tensors(
     return module
 
 
+def _let_go_of_normalised(parts: list[nn.Module]) -> None:
+    """Cut the graph of weights that the former ``nn.utils.weight_norm`` computes at each call."""
+    for part in parts:
+        for hook in part._forward_pre_hooks.values():
+            if isinstance(hook, WeightNorm):
+                part.__dict__[hook.name] = part.__dict__[hook.name].detach()
+
+
 def _swap_module(module: nn.Module, old: list[torch.Tensor], new: list[torch.Tensor]) -> None:
     parts = [*module.modules()]
     if any(isinstance(part, torch.jit.ScriptModule) for part in parts):
         raise NotSendable("a module of TorchScript", "send the module that it was compiled from")
+    _let_go_of_normalised(parts)
     recurrent = [part for part in parts if isinstance(part, nn.RNNBase)]
     for part in recurrent:  # torch exchanges no tensor that has weak references
         part._flat_weight_refs = [None for _ in part._flat_weights]
@@ -208,7 +217,6 @@ def send_module(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
     place = owner.get_worker(locations[0])
-    _let_go_of_normalised(module)
     here = [tensor for tensor in tensors_of(module) if not _is_at(tensor, place)]
     exchange_tensors(
         module, lambda tensors: bulk.send_all(tensors, place, owner, user), bulk.unsend, here
@@ -216,14 +224,6 @@ def send_module(
     send_when_shaped(module, lambda part: send_module(part, place, owner=owner, user=user))
     places.follow(module)
     return module
-
-
-def _let_go_of_normalised(module: nn.Module) -> None:
-    """Cut the graph of weights that the former ``nn.utils.weight_norm`` computes at each call."""
-    for part in module.modules():
-        for hook in part._forward_pre_hooks.values():
-            if isinstance(hook, WeightNorm):
-                part.__dict__[hook.name] = part.__dict__[hook.name].detach()
 
 
 def _is_at(tensor: torch.Tensor, place: Any) -> bool:

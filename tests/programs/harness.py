@@ -22,7 +22,11 @@ from syft.ops.nested import leaves
 
 Maker = Callable[[], Any]
 PROGRAMS: Final[dict[str, Program]] = {}
-WAYS: Final = ("virtual", "queued", "socket", "plan", "sent plan")
+WAYS: Final = ("virtual", "queued", "socket", "plan", "sent plan", "lazy", "held", "device")
+"""On pointers, as plans, as tensors computed when they are asked for, on pointers whose operations
+are held back, and on a device."""
+_RUNS: Final = 4
+"""How often a program is run whose operations are held back: what repeats is recognised."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,35 @@ def run_remotely(program: Program, worker: Any) -> list[Any]:
     inputs = [value.send(worker) if _travels(value) else value for value in program.inputs()]
     with sy.at(worker) if program.makes else contextlib.nullcontext():
         return _seen(_outcome(program.run, inputs), inputs)
+
+
+def run_lazily(program: Program) -> list[Any]:
+    """The same on lazy tensors and modules."""
+    inputs = [value.to_lazy() if _travels(value) else value for value in program.inputs()]
+    return _seen(_outcome(program.run, inputs), inputs)
+
+
+def run_held(program: Program, worker: Any) -> list[Any]:
+    """The same on pointers to a worker that is sent operations when something is asked, as often as
+    a training loop repeats its step; what the last run gives."""
+    for _ in range(_RUNS - 1):
+        run_remotely(program, worker)
+    return run_remotely(program, worker)
+
+
+def run_on_device(program: Program, worker: Any) -> list[Any]:
+    """The same where tensors and modules are brought to a device, and results back."""
+    device: Any = sy.device(worker)
+    inputs = [_on(device, value) for value in program.inputs()]
+    with device if program.makes else contextlib.nullcontext():
+        return _seen(_outcome(program.run, inputs), inputs)
+
+
+def _on(device: Any, value: Any) -> Any:
+    """What is brought to a device; a tensor with a gradient is a leaf there."""
+    if _is_tensor(value):
+        return value.detach().to(device).requires_grad_(value.requires_grad)
+    return value.to(device) if _travels(value) else value
 
 
 def run_as_plan(program: Program) -> list[Any]:
@@ -152,7 +185,8 @@ def _seen(results: list[Any], inputs: list[Any]) -> list[Any]:
     seen = [_fetched(value, fetched) for value in (*results, *gradients, *tensors)]
     for module in inputs:
         if isinstance(module, nn.Module):
-            if any(map(_is_remote, _parts(module))):
+            parts: Any = _parts(module)
+            if any(_is_remote(part) and not part.is_lazy() for part in parts):
                 module.get()  # type: ignore[operator]
             for part in _parts(module):
                 seen += [_fetched(part, fetched), _fetched(part.grad, fetched)]
@@ -168,7 +202,9 @@ def _is_remote(value: Any) -> bool:
 
 
 def _fetched(value: Any, fetched: dict[int, Any]) -> Any:
-    if _is_remote(value):
+    if _is_remote(value) and value.is_lazy():
+        value = value.to_eager()
+    elif _is_remote(value):
         id = value.id_at_location
         value = fetched[id] if id in fetched else fetched.setdefault(id, value.get())
     return value.detach() if _is_tensor(value) else value

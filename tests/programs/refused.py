@@ -11,6 +11,7 @@ from typing import Final
 from syft.exceptions import (
     CannotRecord,
     DataStaysPut,
+    DeviceMismatch,
     LocationMismatch,
     OperationError,
     OperationRefused,
@@ -19,7 +20,7 @@ from syft.exceptions import (
     UnsupportedOperation,
 )
 
-POINTERS: Final = ("virtual", "queued", "socket")
+POINTERS: Final = ("virtual", "queued", "socket", "held", "device")
 PLANS: Final = ("plan", "sent plan")
 
 
@@ -112,6 +113,10 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
     (
         "optimizer_momentum_made_later optimizer_adam_made_later frozen",
         Refusal(PLANS, CannotRecord, "make it before, outside", "its state would begin anew"),
+    ),
+    (
+        "model_rotary model_tensors_in_lists model_noisy",
+        Refusal(("device",), DeviceMismatch, "lie at", "it makes tensors without a device"),
     ),
 ]
 

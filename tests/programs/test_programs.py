@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import torch
@@ -21,11 +21,15 @@ from tests.programs.harness import (
     plan_here,
     run_as_plan,
     run_as_sent_plan,
+    run_held,
+    run_lazily,
+    run_on_device,
     run_remotely,
 )
-from tests.programs.refused import PLANS, POINTERS, REFUSED
+from tests.programs.refused import PLANS, REFUSED
 from tests.shells.child import make_worker
 
+HERE_ALONE: Final = {"plan": run_as_plan, "lazy": run_lazily}
 CASES = [
     (name, way)
     for name, program in PROGRAMS.items()
@@ -43,15 +47,20 @@ pytestmark = [
 def run(program: Program, way: str, hook: sy.TorchHook) -> None:
     """Run a program in one way, and compare."""
     want = plainly(program)
-    if way == "plan":
-        check_same(want, run_as_plan(program))
+    if way in HERE_ALONE:
+        check_same(want, HERE_ALONE[way](program))
+        return
+    if way == "held":  # it draws anew at each run
+        held = sy.VirtualWorker(hook, id="worker", lazy=True)
+        check_same(want, run_held(program, held), not program.drawn)
         return
     worker = make_worker(hook, "worker", pipelined=way == "queued")
-    if way in POINTERS:
+    if way == "sent plan":
+        check_same(plan_here(program), run_as_sent_plan(program, worker))
+    elif way == "device":
+        check_same(want, run_on_device(program, worker))
+    else:
         check_same(want, run_remotely(program, worker), not (program.drawn and way == "socket"))
-        return
-    here = plan_here(program)
-    check_same(here, run_as_sent_plan(program, worker))
 
 
 def check(name: str, way: str, hook: sy.TorchHook) -> None:

@@ -65,6 +65,7 @@ class FixedPrecisionTensor(Link):
     __slots__ = ("child", "grid", "finer")
 
     level = Level.DISPATCH
+    real_numbers = False
     operands = (RingLink,)
     finer_rules: ClassVar[dict[Any, Callable[..., Any]]] = {}
     """The rules that are asked first where an operand may have finer numbers; they return None

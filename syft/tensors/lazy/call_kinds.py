@@ -291,6 +291,21 @@ _WRONG_METAS: Final = {
 """The operations of which torch 2.13 predicts other sizes than it gives, of the workspace that one
 keeps for its backward pass and of the counts of the others: they run at their lines."""
 
+_PLAIN: Final = {"aten::_pack_padded_sequence": 1}
+"""The operations of which torch's C++ reads a result without asking anybody: the place of that."""
+
+
+def plain_results(operation: Any, result: Any) -> tuple[Any, ...]:
+    """The results of an operation that has run which stay plain tensors.
+
+    >>> rows, sizes = torch._pack_padded_sequence(torch.ones(2, 2), torch.tensor([2, 1]), True)
+    >>> plain_results(torch.ops.aten._pack_padded_sequence.default, (rows, sizes))
+    (tensor([2, 1]),)
+    """
+    place = _PLAIN.get(operation._schema.name)
+    return () if place is None else (result[place],)
+
+
 _TURNS: Final = {"aten::_conj": (True, False), "aten::_neg_view": (False, True)}
 """The views that torch conjugates or negates when they are read: which of the two."""
 

@@ -20,7 +20,13 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnsupportedOperation
 from syft.ops.calls import written_by
 from syft.ops.nested import Arguments, Keywords, every_tensor, replace
-from syft.tensors.lazy.call_kinds import CallKind, NotRecordable, kind_of_call, overload_facts
+from syft.tensors.lazy.call_kinds import (
+    CallKind,
+    NotRecordable,
+    kind_of_call,
+    overload_facts,
+    plain_results,
+)
 from syft.tensors.lazy.lazy_trace import TRACE, PendingCall
 from syft.tensors.lazy.lazy_values import (
     LazyValue,
@@ -227,8 +233,10 @@ def run_now(operation: Any, args: Arguments, kwargs: Keywords, kind: CallKind | 
         root.look_again()
     known = {id(reals[id(one)]): one for one in tensors}
 
+    plain = plain_results(operation, result)
+
     def lazily(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
+        if not isinstance(leaf, torch.Tensor) or any(leaf is one for one in plain):
             return leaf
         before = known.get(id(leaf))
         return _constant(leaf, values) if before is None else before

@@ -53,6 +53,7 @@ class RingLink(Link):
     __slots__ = ()
 
     level = Level.DISPATCH
+    real_numbers = False
 
     instead: ClassVar[str] = "get it first, or compute it with comparisons, where() and sums"
     """What to do instead of an operation that would read values, for the error text."""
