@@ -36,6 +36,7 @@ from syft.ops.table import (
     NOTHING,
     NUMBERS,
     ONE,
+    SPLITS,
     asked_by,
     function_of,
     number_of,
@@ -230,6 +231,8 @@ class PointerTensor(RemoteReference, BarePointer):
         crosses = flags & GRADIENT and connection.crossed
         making = target is None and not flags & NOTHING
         expected = None if crosses else returns(number, args, kwargs) if making else ONE_TENSOR
+        if making and expected is None and flags & SPLITS:
+            expected = connection.operations.returned(number, operands, keywords)
         out = 0
         if making:
             several = expected is not None and expected is not ONE_TENSOR
@@ -291,8 +294,7 @@ def _follow_written(connection: Connection, target: Any) -> None:
 def packed(
     connection: Connection, number: int, args: Arguments, kwargs: Keywords
 ) -> tuple[Connection, Any, Keywords | None, list[torch.Tensor]]:
-    """The connection for the results, the arguments and the keywords as operands, and the data that
-    travels along."""
+    """The connection for the results, the operands, and the data that travels along."""
     operands = _flat(args, connection)
     if operands is not None and not kwargs:
         return connection, operands, None, []
@@ -422,7 +424,7 @@ register(TypeCode.POINTER, PointerTensor, _pack, _unpack)
 
 
 class GraphElsewhere:
-    """The value of ``.grad_fn`` of a pointer to a tensor with a graph behind it."""
+    """The ``.grad_fn`` of a pointer to a tensor with a graph."""
 
     __slots__ = ("_place",)
 

@@ -10,6 +10,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import syft as sy
+from syft.ops.table import NAMES
+from syft.workers.client.operations import Operations
 from syft.exceptions import DeviceMismatch, NotSendable, UnknownDevice, UnknownWorker
 
 
@@ -98,6 +100,35 @@ def test_a_language_model_that_makes_masks_and_places_trains_as_here(device, opt
     for p, q in zip(there.parameters(), here.parameters(), strict=True):
         assert type(p) is nn.Parameter
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"pipelined": True}, {"pipelined": True, "lazy": True}])
+def test_a_generation_loop_waits_once_a_token(hook, settings, monkeypatch):
+    asked = []
+    command = Operations.command
+
+    def spy(self, op, *operands):
+        if operands[-1] is None:
+            asked.append(NAMES[op])
+        return command(self, op, *operands)
+
+    def generated(model, ids, count):
+        found = []
+        with torch.no_grad():
+            for _ in range(count):
+                best = model(ids)[:, -1].argmax(-1, keepdim=True)
+                ids = torch.cat([ids, best], 1)
+                found.append(best.item())
+        return found
+
+    monkeypatch.setattr(Operations, "command", spy)
+    worker = sy.VirtualWorker(hook, id="queued", **settings)
+    here = Gpt(context=40).eval()
+    there = copy.deepcopy(here).to(sy.device(worker))
+    prompt = torch.randint(17, (1, 4))
+    mine = generated(there, prompt.to(sy.device(worker)), 32)
+    assert mine == generated(here, prompt, 32)
+    assert asked == ["torch.Tensor.item"] * 32
 
 
 def test_a_state_comes_back_to_a_module_that_is_here(device):

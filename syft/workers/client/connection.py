@@ -108,6 +108,7 @@ class Connection:
         """Held by the thread that uses the connection, unless it waits for another process."""
         self.connect = connect
         self.facts = facts = Facts()
+        facts.ahead = transport.queued
         self.groups = groups = OpenGroups(self)
         self.garbage = garbage = Garbage(transport, facts, groups)
         self.replies = replies = Replies(self.core.limits, location, transport, facts, self)

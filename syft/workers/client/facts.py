@@ -6,6 +6,9 @@ so that the answer for the fourth step of a training loop is known from the firs
 only for tensors that were sent or asked about themselves, because the shape of a result may follow
 from values.
 
+Over a connection where a question would wait for another process, the kinds of results are worked
+out (:mod:`syft.workers.client.kinds_ahead`) as soon as one is asked.
+
 Of what was *sent* everything is known from the start: the answers are those of a tensor of that
 kind in this process.  That a tensor was sent is noted at once, and what else is done only after the
 first fact was wanted, so a program that asks nothing pays nothing for its operations.
@@ -23,7 +26,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Container, Hashable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -54,7 +57,8 @@ from syft.workers.client.descriptors import (
     id_of,
     is_plain,
 )
-from syft.workers.wire.references import REF, REFS
+from syft.workers.client.kinds_ahead import examples_made
+from syft.workers.wire.references import REF, REFS, ids_in
 
 UNKNOWN: Final = object()
 """The answer to a question that has to be asked."""
@@ -93,6 +97,20 @@ _PLAIN: Final = frozenset((int, float, bool, str, type(None)))
 CHANGING: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & (ALTERS | GRADIENT))
 
 
+class _Recipe(NamedTuple):
+    """The operation that makes something, as which of its results, and the keys of its operands."""
+
+    op: int
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    place: int
+    keys: dict[int, int]
+
+
+def _example_like(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty((), dtype=tensor.dtype, device="cpu").expand(tensor.shape)
+
+
 class Facts:
     """The facts and gradients that one connection knows.
 
@@ -108,6 +126,7 @@ class Facts:
 
     __slots__ = (
         "active",
+        "ahead",
         "noted",
         "losses",
         "alterations",
@@ -117,6 +136,7 @@ class Facts:
         "_keys",
         "_numbers",
         "_examples",
+        "_recipes",
         "_known",
         "_last",
         "_leaves",
@@ -125,6 +145,8 @@ class Facts:
 
     def __init__(self) -> None:
         self.active = False
+        self.ahead = False
+        """Whether shapes of results are worked out here, where to ask for one would be to wait."""
         self.losses = 0
         """How many times something was forgotten: an answer that comes with such a notice is not
         kept, because nobody knows which was first."""
@@ -145,6 +167,9 @@ class Facts:
         self._known: dict[tuple[int, int], Any] = {}
         self._examples: dict[int, torch.Tensor] = {}
         """A tensor here of the kind of a key, for the keys of what was sent."""
+        self._recipes: dict[int, _Recipe] = {}
+        """How what has a key was made, for keys of no known kind yet, where shapes are worked out
+        here."""
         self._leaves: dict[int, weakref.ref[Any]] = {}
         self._backward_passes = 0
 
@@ -175,10 +200,42 @@ class Facts:
     def _answer(self, op: int, id: int) -> Any:
         key = self._key(id)
         answer = self._known.get((op, key), UNKNOWN)
-        if answer is UNKNOWN and key in self._examples:
+        if answer is UNKNOWN and self._example(key) is not None:
             answer = function_of(op)(self._examples[key])
             self._keep(op, key, answer)
         return answer
+
+    def _example(self, key: int) -> torch.Tensor | None:
+        """A tensor here of the kind of a key, worked out if need be, with those that it follows
+        from; None if its kind is not known."""
+        waiting = [key] if key in self._recipes else []
+        while waiting:
+            current = waiting[-1]
+            recipe = self._recipes.get(current)
+            if recipe is None:
+                waiting.pop()
+                continue
+            before = [one for one in recipe.keys.values() if one in self._recipes]
+            if before:
+                waiting += before
+                continue
+            del self._recipes[current]
+            examples = {id: self._examples.get(one) for id, one in recipe.keys.items()}
+            made = examples_made(recipe.op, recipe.args, recipe.kwargs, examples.get)
+            if made is not None and len(made) > recipe.place:
+                self._examples[current] = _example_like(made[recipe.place])
+        return self._examples.get(key)
+
+    def pieces(self, op: int, args: Sequence[Any], kwargs: dict[str, Any]) -> int | None:
+        """How many tensors an operation makes of such operands; None if that is not known.
+
+        >>> Facts().pieces(BY_NAME["torch.chunk"], ((REF, 7), 2), {})
+        """
+        if not self.ahead:
+            return None
+        self.begin()
+        made = examples_made(op, args, kwargs, lambda id: self._example(self._key(id)))
+        return None if made is None else len(made)
 
     def begin(self) -> None:
         """Note operations from now on, if the worker tells of changes."""
@@ -246,6 +303,8 @@ class Facts:
         """Note that objects are gone."""
         if self.noted:
             self.noted.append((GONE, ids, None, 0, None, None))
+            if self.ahead:  # what was noted before may follow from them
+                return
         for id in ids:
             self._sent.pop(id, None)
             self._keys.pop(id, None)
@@ -301,6 +360,8 @@ class Facts:
         if example is None:
             if op in SAME_KIND:
                 self.alike(out, id)
+            elif dtype is not None:
+                self._note_recipe(self._key(out), op, args, {}, 0, None)
         elif op in SAME_KIND or dtype not in (None, example.dtype):
             self.sent(out, descriptor_of(dtype or example.dtype, example.shape))
         elif dtype is not None:  # it may be the same tensor
@@ -330,6 +391,8 @@ class Facts:
         self, op: int, args: Sequence[Any], kwargs: dict[str, Any], ids: range, autocast: Hashable
     ) -> None:
         if FLAGS[op] & SHAPE_FROM_VALUES or op in _BY_SIZE:
+            for place, id in enumerate(ids):  # each is of a kind of its own
+                self._note_recipe(self._key(id), op, args, kwargs, place, autocast)
             return
         try:
             given = tuple(map(self._kind, args)), tuple(
@@ -340,7 +403,22 @@ class Facts:
         if len(self._keys) > _MOST:
             self.forget()  # most of these objects are gone, and nobody said so
         for index, id in enumerate(ids):
-            self._keys[id] = self._number((op, index, autocast, given), exact=False)
+            key = self._keys[id] = self._number((op, index, autocast, given), exact=False)
+            self._note_recipe(key, op, args, kwargs, index, autocast)
+
+    def _note_recipe(
+        self,
+        key: int,
+        op: int,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        place: int,
+        autocast: Hashable,
+    ) -> None:
+        """Note how what has a key was made, if its kind may be worked out."""
+        if self.ahead and autocast is None and key not in self._examples:
+            keys = {id: self._key(id) for id in ids_in((args, *kwargs.values()))}
+            self._recipes.setdefault(key, _Recipe(op, args, kwargs, place, keys))
 
     def forget(self) -> None:
         """Forget everything: something happened that may have changed it."""
@@ -357,6 +435,7 @@ class Facts:
         self._keys.clear()
         self._numbers.clear()
         self._examples.clear()
+        self._recipes.clear()
         self._known.clear()
 
     def _kind(self, operand: Any) -> Hashable:
@@ -404,6 +483,7 @@ class Facts:
                 self._keys.clear()
                 self._numbers.clear()
                 self._examples.clear()
+                self._recipes.clear()
                 self._known.clear()
             self._last += 2
             number = self._numbers[key] = self._last + exact

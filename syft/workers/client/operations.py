@@ -17,7 +17,7 @@ from torch import float32, get_default_dtype, is_grad_enabled
 from syft.exceptions import MalformedMessage, ObjectNotFound
 from syft.ids import first_id, new_id
 from syft.ops.control import LIKE_LEAF, NO_GRADIENT, RECORDING
-from syft.ops.returns import ONE_TENSOR, Returns
+from syft.ops.returns import MOST, ONE_TENSOR, Returns
 from syft.ops.table import FLAGS, GRADIENT, NAMES
 from syft.serde.frame import Frame
 from syft.serde.packer import Packer
@@ -371,6 +371,17 @@ class Operations:
             if losses == self._facts.losses:
                 self._facts.learn(op, id, answer)
             return answer
+
+    def returned(self, op: int, args: Any, kwargs: dict[str, Any] | None) -> Returns | None:
+        """What an operation returns that cuts a tensor into pieces; None if that has to be asked.
+
+        >>> operations = hook.local_worker.connection_to(bob).operations
+        >>> operations.returned(0, (), None)
+        """
+        with self.lock:
+            self._hear(open=True)
+            count = self._facts.pieces(op, args, kwargs or {})
+        return None if count is None or count > MOST else Returns(tuple, (True,) * count)
 
     @exclusive
     def are_strided(self, ids: Iterable[int]) -> bool:
