@@ -299,9 +299,11 @@ class Facts:
         """Note that two objects are of the same kind, in all that a fact can tell."""
         self._keys[id] = self._key(other)
 
-    def drop(self, ids: Iterable[int]) -> None:
-        """Note that objects are gone."""
-        if self.noted:
+    def drop(self, ids: Iterable[int], dead: bool = False) -> None:
+        """Note that objects are gone, ``dead`` with their pointers; else an id may come again."""
+        if self.noted and self.ahead and not dead:
+            self._read_noted()
+        elif self.noted:
             self.noted.append((GONE, ids, None, 0, None, None))
             if self.ahead:  # what was noted before may follow from them
                 return

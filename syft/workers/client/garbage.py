@@ -93,7 +93,7 @@ class Garbage:
             if len(garbage) == 1 and not (self.owners or groups):  # nearly always
                 last = (garbage.pop(),)
                 if self._facts.active:
-                    self._facts.drop(last)
+                    self._facts.drop(last, dead=True)
                 return last
             for _ in range(len(garbage)):
                 ids.append(garbage.pop())
@@ -102,7 +102,7 @@ class Garbage:
         for group in groups.values():
             ids = group.kept_from(ids)
         if self._facts.active:
-            self._facts.drop(ids)
+            self._facts.drop(ids, dead=True)
         return tuple(filter(self._is_last, ids) if self.owners else ids)
 
     # ------------------------------------------------------------ which objects pointers here own
