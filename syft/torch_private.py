@@ -24,10 +24,14 @@ import torch.multiprocessing.reductions
 import torch.utils._python_dispatch
 from torch._C._dynamo import eval_frame
 from torch.nested._internal.nested_tensor import NestedTensor as _NestedTensor
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 # A mode that sees each operation of aten that runs in it, as a class to inherit from.  It is not
 # given a name here as the others are: the pages of the modules would show torch's text of it.
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: F401
+
+foreach_addcdiv_, foreach_div_ = torch._foreach_addcdiv_, torch._foreach_div_
+"""The operations on lists that take the numbers of a step of Adam."""
 
 make_wrapper = torch.Tensor._make_wrapper_subclass
 """Makes a tensor of a subclass with a shape, a dtype and no memory (see subclass_zoo)."""
@@ -590,3 +594,14 @@ def name_open_device(name: str, module: Any) -> None:
         torch._C._rename_privateuse1_backend(name)
     if not hasattr(torch, name):
         torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
+
+
+def step_hooks(optimizer: Any) -> list[Any]:
+    """What torch calls before and after a step of an optimizer, for it alone or for all.
+
+    >>> step_hooks(torch.optim.SGD([torch.zeros(1)]))
+    [...]
+    """
+    own = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    everywhere = _global_optimizer_pre_hooks, _global_optimizer_post_hooks
+    return [hook for hooks in (*own, *everywhere) for hook in hooks.values()]

@@ -49,6 +49,7 @@ from syft.hooks.optimizer_state import StateFollower, encode_optimizer
 from syft.hooks.sending import Location
 from syft.hooks.short_tracebacks import shorten_tracebacks
 from syft.hooks.whole_modules import WholeModules
+from syft.hooks.whole_steps import WholeSteps
 from syft.notebook_html import line, table
 from syft.plans.abstract_plan import AbstractPlan
 from syft.plans.building.optimizers import refuse_in_a_plan
@@ -175,7 +176,7 @@ class TorchHook:
         self.local_worker = local_worker or VirtualWorker(None, id="me")
         self._ledger = Ledger()
         try:
-            self._whole = WholeModules(self._ledger)
+            self._whole = WholeModules(self._ledger, WholeSteps(self._ledger).surround)
             self._add_methods()
             self._devices = DeviceHook(self.local_worker, self._ledger, self._whole)
             follower = StateFollower(self.local_worker)

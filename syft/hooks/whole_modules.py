@@ -121,7 +121,7 @@ def _without_promises(tensors: Iterable[Wrapper]) -> list[Connection]:
 class WholeModules:
     """Surrounds the methods of torch that go through all parameters of a module.
 
-    ``ledger`` undoes it.
+    ``ledger`` undoes it; ``also`` is called then, too.
 
     >>> ledger = Ledger()
     >>> WholeModules(ledger).surround()
@@ -130,8 +130,8 @@ class WholeModules:
     >>> ledger.undo()
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, also: Callable[[], None] | None = None) -> None:
+        self._ledger, self._also = ledger, also
         self._surrounded = False
 
     def surround(self) -> None:
@@ -143,6 +143,8 @@ class WholeModules:
             self._ledger.surround(nn.Module, "load_state_dict", _checked_before)
             for target in (nn.Module, Optimizer):
                 self._ledger.surround(target, "zero_grad", _cleared_before)
+            if self._also is not None:
+                self._also()
 
 
 def _together(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -222,30 +224,37 @@ def _cleared_before(zero_grad: Callable[..., Any]) -> Callable[..., Any]:
 
     def surrounded(self: nn.Module | Optimizer, set_to_none: bool = True) -> None:
         if set_to_none and RECORDING.get() is None:
-            clear_gradients(_parameters_of(self))
+            if clear_gradients(_parameters_of(self)):
+                return  # torch would find none
         zero_grad(self, set_to_none)
 
     return surrounded
 
 
-def clear_gradients(parameters: Iterable[torch.Tensor | None]) -> None:
-    """Take the gradients away that remote leaves have, or may have, in a message to each worker.
+def clear_gradients(parameters: Iterable[torch.Tensor | None]) -> bool:
+    """Take the gradients away that remote leaves have, or may have, in a message to each worker;
+    whether none of the parameters has one now.
 
     Those are left alone whose gradient may be reached through another pointer.
 
     >>> x = torch.ones(2).send(bob).requires_grad_()
     >>> x.sum().backward()
-    >>> clear_gradients([x, torch.ones(2)])
+    >>> clear_gradients([x, torch.ones(2)]), clear_gradients([x])
+    (False, True)
     >>> x.grad is None
     True
     """
     found: dict[Connection, list[PointerTensor]] = {}
+    all_found = True
     for parameter in parameters:
         link = own_leaf(parameter)
         if link is not None:
             found.setdefault(link.connection, []).append(link)
+        else:
+            all_found = all_found and parameter is None
     for connection, links in found.items():
         connection.operations.clear_gradients(links)
+    return all_found
 
 
 _METHODS: Final = ("state_dict", "requires_grad_", "_apply")

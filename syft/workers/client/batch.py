@@ -129,6 +129,40 @@ class Batch(HeldActions):
         signs += map(sign, self.actions[len(signs) :])
         return b"".join(signs)
 
+    @property
+    def next_number(self) -> int:
+        """The number of the next slot."""
+        return self._next
+
+    def known(self, id: int) -> Slot | None:
+        """The slot of an object, if it has one."""
+        return self.results[id - self.base] if self.holds(id) else self.places.get(id)
+
+    def take_at(self, slot: Slot, value: Any, kind: InputKind) -> None:
+        """Take a new input in a slot that :meth:`hold_again` counts."""
+        self.kinds.append(kind)
+        self.given.append(slot)
+        self.inputs.append(value)
+        if kind == InputKind.REFERENCE:
+            self.places[value] = slot
+
+    def hold_again(
+        self,
+        actions: Sequence[HeldAction],
+        signs: Sequence[bytes],
+        made: Sequence[Slot],
+        next: int,
+        where: Place,
+    ) -> None:
+        """Hold actions that were put together before; nobody has pointers to the results."""
+        if len(self._signs) == len(self.actions):
+            self._signs += signs
+        self.actions += actions
+        self.unwanted.update(range(len(self.results), len(self.results) + len(made)))
+        self.results += made
+        self.lines += [where] * len(actions)
+        self._next = next
+
     def repeat(
         self,
         known: dict[Hashable, Repeated],

@@ -299,6 +299,16 @@ class Facts:
         """Note that two objects are of the same kind, in all that a fact can tell."""
         self._keys[id] = self._key(other)
 
+    def are_alike(self, id: int, other: int) -> bool:
+        """Whether two objects are known to be of the same kind.
+
+        >>> facts = Facts()
+        >>> facts.alike(7, 8)
+        >>> facts.are_alike(7, 8), facts.are_alike(7, 9)
+        (True, False)
+        """
+        return self._keys.get(id, self) == self._keys.get(other)
+
     def drop(self, ids: Iterable[int], dead: bool = False) -> None:
         """Note that objects are gone, ``dead`` with their pointers; else an id may come again."""
         if self.noted and self.ahead and not dead:

@@ -110,7 +110,17 @@ class MessageGroup:
     (['Run'], tensor([3., 5.]))
     """
 
-    __slots__ = ("connection", "lazy", "pending", "_open", "_batch", "_garbage", "_seen", "_thread")
+    __slots__ = (
+        "connection",
+        "lazy",
+        "pending",
+        "_open",
+        "_batch",
+        "_garbage",
+        "_seen",
+        "_stepped",
+        "_thread",
+    )
 
     def __init__(
         self, connection: GroupingConnection, lazy: bool = False, always: bool = False
@@ -125,6 +135,8 @@ class MessageGroup:
         self._garbage: list[int] = []
         self._seen: tuple[Batch | None, int] = None, 0
         self._thread = get_ident()
+        self._stepped = False
+        """Whether there was a backward pass since gradients were taken away."""
 
     @property
     def lock(self) -> Any:
@@ -137,6 +149,20 @@ class MessageGroup:
     def _repr_html_(self) -> str:
         """A notebook shows this."""
         return line(self.connection.location.id, "message group", self._state(), before="→ ")
+
+    @property
+    def batch(self) -> Batch | None:
+        """What it holds."""
+        return self._batch
+
+    def are_dead(self, first: int) -> bool:
+        """Whether the pointers to all results from this one on are gone."""
+        batch = self._batch
+        ids = {*self.connection.garbage.ids, *self._garbage}
+        return batch is not None and all(
+            batch.base + place in ids or place in batch.unwanted
+            for place in range(first, len(batch.results))
+        )
 
     @property
     def count(self) -> int:
@@ -306,8 +332,9 @@ class MessageGroup:
 
     def clear_gradients(self, links: Iterable[Any], mode: tuple[int, Any]) -> None:
         """Take away the gradients of these leaves; a lazy group sends a step before that."""
-        if self.lazy and self._batch is not None and self._batch.passes:
+        if self.lazy and self._stepped:
             self.flush()
+        self._stepped = False
         batch, where = self._fitting(mode), place_of_user()
         leaves = [batch.object(link.id_at_location) for link in links]
         numbers = tuple([leaf.index for leaf in leaves])
@@ -321,7 +348,7 @@ class MessageGroup:
     def note_backward(self, passes: int) -> None:
         """Note that the operation taken last was a backward pass; gradients had changed ``passes``
         times before."""
-        batch = self._batch
+        batch, self._stepped = self._batch, True
         if batch is not None:
             if not batch.passes:
                 batch.first_pass = passes
@@ -390,6 +417,12 @@ class MessageGroup:
         if batch is None or id is None:
             return False
         return batch.holds(id) or id in batch.places
+
+    def follow_all(self, links: Iterable[Any]) -> None:
+        """Have the handles of pointers to what is written tell of it once it is sent."""
+        if self.connection.transport.queued:
+            for link in links:
+                self.follow(link, written=True)
 
     def holds(self, operands: Any) -> bool:
         """Whether one of the operands is still to be made by what is held."""

@@ -307,7 +307,7 @@ class Operations:
         group = self._groups.current
         self._groups.send_elsewhere((args, *(kwargs or {}).values()))
         made_here = expected if out else None
-        if group is not None and expected is not None and self._may_wait(group):
+        if group is not None and expected is not None and self.may_wait(group):
             made = group.hold(op, args, kwargs, made_here, buffers, modes())
             if made is not NOT_HELD:
                 self._note_held(op, args, kwargs, made)
@@ -323,7 +323,7 @@ class Operations:
         size = sum(buffer.numel() for buffer in buffers)
         return self._transport.queued and size in _WORTH_NUMBERING
 
-    def _may_wait(self, group: MessageGroup) -> bool:
+    def may_wait(self, group: MessageGroup) -> bool:
         """Whether an operation may be held back: not in a lazy group while a worker serves, and not
         where one operation would wait for what another one of the same message needs."""
         if not group.lazy:
@@ -459,7 +459,7 @@ class Operations:
         """Take away the gradients of these leaves, of those that may have one, in one message."""
         self._hear()
         group = self._groups.current
-        if group is not None and self._may_wait(group):
+        if group is not None and self.may_wait(group):
             self._requests.check_open()
             for link in leaves:  # first: nobody wants what they were
                 self._facts.set_gradient(link, None)

@@ -33,7 +33,9 @@ _CALM: Final = 0.02
 _IDLE_AFTER: Final = 0.1
 _FLUSH_AFTER: Final = 0.05
 """Seconds after the last request until the ids of dropped pointers are sent by themselves."""
-_UNSAID: Final = "it has not said what it runs, and may answer later (a larger timeout= waits longer)"
+_UNSAID: Final = (
+    "it has not said what it runs, and may answer later (a larger timeout= waits longer)"
+)
 
 
 class CallingBoard(Board):
