@@ -110,19 +110,21 @@ class WholeSteps:
 def _is_usual(optimizer: Any) -> bool:
     """Whether nothing but torch's own code, and what the hook has registered, has part in a step
     that is taken now."""
-    if not optimizer.param_groups or type(optimizer.param_groups[0]["params"][:1]) is not list:
-        return False
-    first = optimizer.param_groups[0]["params"][:1]
-    if not first or type(first[0]) is not Wrapper or RECORDING.get() is not None:
-        return False
-    scaled = vars(optimizer).keys() & _SCALED
-    changed = any_autocast_enabled() or torch.get_default_dtype() is not torch.float32
-    seen = function_modes() or dispatch_modes() or is_tracing() or torch.is_inference_mode_enabled()
-    if scaled or changed or seen:
+    first = [one for group in optimizer.param_groups[:1] for one in group["params"][:1]]
+    if [*map(type, first)] != [Wrapper] or vars(optimizer).keys() & _SCALED or _modes_differ():
         return False
     return all(
         type(getattr(hook, "__self__", None)) is StateFollower for hook in step_hooks(optimizer)
     )
+
+
+def _modes_differ() -> bool:
+    """Whether a mode of torch is on in which operations are others, or somebody looks at them."""
+    if any_autocast_enabled() or torch.get_default_dtype() is not torch.float32:
+        return True
+    if RECORDING.get() is not None or torch.is_inference_mode_enabled():
+        return True
+    return bool(function_modes() or dispatch_modes() or is_tracing())
 
 
 _SCALED: Final = frozenset(("grad_scale", "found_inf"))
@@ -186,21 +188,24 @@ def _state_of(optimizer: Optimizer, links: Sequence[PointerTensor]) -> list[Any]
 
 def _told(name: str, value: Any, connection: Connection) -> Any:
     """A value of a state: the id of a tensor at a worker, or what stands for the count of steps."""
-    if type(value) is Wrapper:
-        link = value.child
-        if type(link) is PointerTensor and not link.depth and link.connection is connection:
-            return link.id_at_location
-    elif name == "step" and type(value) is torch.Tensor:
-        if value.numel() == 1 and value.is_cpu and value.dtype is torch.float32:
-            return _STEP
-    elif value is None:
+    if value is None:
         return None
-    raise _Unusual
+    link = value.child if type(value) is Wrapper else None
+    if type(link) is PointerTensor and not link.depth and link.connection is connection:
+        return link.id_at_location
+    if name != "step" or type(value) is not torch.Tensor:
+        raise _Unusual
+    if (value.numel(), value.is_cpu, value.dtype) != (1, True, torch.float32):
+        raise _Unusual
+    return _STEP
 
 
 def _counts_of(optimizer: Optimizer) -> list[torch.Tensor]:
-    """The counts of steps that a state has."""
-    return [state["step"] for state in optimizer.state.values() if "step" in state]
+    """The counts of steps that the state of the parameters has."""
+    states = [
+        optimizer.state.get(one) for group in optimizer.param_groups for one in group["params"]
+    ]
+    return [state["step"] for state in states if state and "step" in state]
 
 
 def _options_of(optimizer: Optimizer) -> list[Any]:
@@ -253,8 +258,9 @@ class KnownStep:
             raise _Unusual  # something was asked meanwhile, or is new in the state
         if _state_of(optimizer, begun.links) != self.state:
             raise _Unusual
-        kept = [told[1] for told in self.state if told is not None]
-        self.objects = self.ids + [one for one in kept if type(one) is int]
+        self.objects = self.ids + [
+            told[1] for told in self.state if told is not None and type(told[1]) is int
+        ]
         self.segment = Segment(mark, begun.gradients + self.objects)
         self.roles = _roles_in(self.segment) if type(optimizer) is not SGD else []
         if self._numbers(optimizer, counted=0) != self.segment.numbers:

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from syft.callers import Place
 from syft.program.held_actions import HeldAction, sign
 from syft.program.program import Slot, fill_slots, slot_at, slots_in
 from syft.workers.client.batch import Batch
 from syft.workers.wire.definitions import InputKind
+
+_NUMBER: Final = InputKind.NUMBER
+
+
+def _slots_of(actions: Sequence[HeldAction]) -> list[int]:
+    """The numbers of the slots that actions read."""
+    return sorted({slot.index for one in actions for slot in slots_in((one.args, one.kwargs))})
+
+
+def _ids_in(batch: Batch) -> dict[int, int]:
+    """The ids of the objects in the slots of a batch, and of its results."""
+    inputs = zip(batch.given, batch.inputs, batch.kinds, strict=True)
+    ids = {slot.index: id for slot, id, kind in inputs if kind == InputKind.REFERENCE}
+    ids.update((slot.index, batch.base + at) for at, slot in enumerate(batch.results))
+    return ids
 
 
 class Mark:
@@ -35,23 +50,21 @@ class Segment:
     def __init__(self, mark: Mark, objects: Sequence[int]) -> None:
         """Raises :class:`KeyError` if there is anything else than these objects and numbers."""
         batch, self._start = mark.batch, mark.next
-        places = {id: place for place, id in enumerate(objects)}
+        places: dict[Any, int] = {id: place for place, id in enumerate(objects)}
         self.actions = batch.actions[mark.actions :]
-        self.numbers: list[float] = []
-        self._fresh: list[tuple[int, int | None]] = []
+        inputs = list(zip(batch.given, batch.inputs, batch.kinds, strict=True))
+        taken = inputs[mark.inputs :]
+        self.numbers: list[float] = [value for _, value, kind in taken if kind == _NUMBER]
+        self._fresh: list[tuple[int, int | None]] = [
+            (slot.index - mark.next, None if kind == _NUMBER else places[value])
+            for slot, value, kind in taken
+        ]
         """Of each new input: how many slots after the mark, and the place of its object."""
-        inputs = zip(batch.given, batch.inputs, batch.kinds, strict=True)
-        ids = {slot.index: id for slot, id, kind in inputs if kind == InputKind.REFERENCE}
-        ids.update((slot.index, batch.base + at) for at, slot in enumerate(batch.results))
-        for at in range(mark.inputs, len(batch.inputs)):
-            kind, value = batch.kinds[at], batch.inputs[at]
-            if kind == InputKind.NUMBER:
-                self.numbers.append(value)
-            place = None if kind == InputKind.NUMBER else places[value]
-            self._fresh.append((batch.given[at].index - mark.next, place))
         self._made = [slot.index - mark.next for slot in batch.results[mark.results :]]
-        used = {slot.index for one in self.actions for slot in slots_in((one.args, one.kwargs))}
-        self._before = [(index, places[ids[index]]) for index in sorted(used) if index < mark.next]
+        ids = _ids_in(batch)
+        self._before = [
+            (index, places[ids[index]]) for index in _slots_of(self.actions) if index < mark.next
+        ]
         self._length = batch.next_number - mark.next
         self._last: Any = (None, (), ())
 
