@@ -30,9 +30,6 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 # given a name here as the others are: the pages of the modules would show torch's text of it.
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # noqa: F401
 
-foreach_addcdiv_, foreach_div_ = torch._foreach_addcdiv_, torch._foreach_div_
-"""The operations on lists that take the numbers of a step of Adam."""
-
 make_wrapper = torch.Tensor._make_wrapper_subclass
 """Makes a tensor of a subclass with a shape, a dtype and no memory (see subclass_zoo)."""
 
@@ -602,6 +599,6 @@ def step_hooks(optimizer: Any) -> list[Any]:
     >>> step_hooks(torch.optim.SGD([torch.zeros(1)]))
     [...]
     """
-    own = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
-    everywhere = _global_optimizer_pre_hooks, _global_optimizer_post_hooks
-    return [hook for hooks in (*own, *everywhere) for hook in hooks.values()]
+    pre, post = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    every = _global_optimizer_pre_hooks, _global_optimizer_post_hooks
+    return [hook for hooks in (pre, post, *every) for hook in hooks.values()]

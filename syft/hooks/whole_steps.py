@@ -27,14 +27,12 @@ from syft.hooks.ledger import Ledger
 from syft.hooks.optimizer_state import StateFollower
 from syft.ops.control import RECORDING
 from syft.ops.nested import leaves
-from syft.ops.table import number_of
+from syft.ops.table import BY_NAME
 from syft.program.program import slots_in
 from syft.tensors.pointer import PointerTensor, own_leaf
 from syft.torch_private import (
     any_autocast_enabled,
     dispatch_modes,
-    foreach_addcdiv_,
-    foreach_div_,
     function_modes,
     is_tracing,
     step_hooks,
@@ -46,7 +44,8 @@ from syft.workers.client.segment import Mark, Segment
 
 _KINDS: Final = (SGD, Adam, AdamW)
 """The optimizers of which it is known what a step moves in Python; their subclasses may do else."""
-_ADDCDIV, _DIV = number_of(foreach_addcdiv_), number_of(foreach_div_)
+_ADDCDIV, _DIV = (BY_NAME[f"torch._foreach_{name}_"] for name in ("addcdiv", "div"))
+"""The operations that take the two numbers which follow from the count of steps of Adam."""
 _MOST_STEPS: Final = 1 << 24
 """From so many on, a count in float32 does not count any more."""
 
