@@ -594,11 +594,7 @@ def name_open_device(name: str, module: Any) -> None:
 
 
 def step_hooks(optimizer: Any) -> list[Any]:
-    """What torch calls before and after a step of an optimizer, for it alone or for all.
-
-    >>> step_hooks(torch.optim.SGD([torch.zeros(1)]))
-    [...]
-    """
-    pre, post = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    """What torch calls before and after a step of an optimizer, for it alone or for all."""
+    own = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
     every = _global_optimizer_pre_hooks, _global_optimizer_post_hooks
-    return [hook for hooks in (pre, post, *every) for hook in hooks.values()]
+    return [hook for hooks in (*own, *every) for hook in hooks.values()]
