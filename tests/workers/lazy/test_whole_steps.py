@@ -221,7 +221,7 @@ BETWEEN = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_whatever_comes_between_the_bits_are_those_of_torch(
     lazy: Any, known: Known, kind: str, seed: int
 ) -> None:
@@ -235,8 +235,8 @@ def test_whatever_comes_between_the_bits_are_those_of_torch(
             pair.batch(number, draw.choice((2, 5)))
         within = draw.choice(WITHIN) if not draw.randrange(3) else None
         pair.each(partial(_step_with, within))
-    assert known.whole > 2 or kind == "loop"
     pair.check()
+    assert known.whole == 0 or kind != "loop"
 
 
 def clip(model: Any) -> None:
