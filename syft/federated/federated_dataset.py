@@ -18,6 +18,7 @@ that workers hold already is found, not sent: see
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Final
 
@@ -167,6 +168,15 @@ Batch = Any
 """``(data, target)``, or what ``collate_fn`` makes of its samples."""
 
 
+def _lazily(steps: Iterator[dict[Any, Any]]) -> Iterator[dict[Any, Any]]:
+    """The same steps; what is asked of their workers until the next one is held back."""
+    for step in steps:
+        with contextlib.ExitStack() as open_groups:
+            for worker in step:
+                open_groups.enter_context(worker.lazy())
+            yield step
+
+
 class FederatedDataLoader:
     """Iterates over a :class:`~syft.federated.federated_dataset.FederatedDataset` in batches.
 
@@ -178,8 +188,9 @@ class FederatedDataLoader:
     ``shuffle`` draws another order of each worker's rows for each epoch, from ``generator`` or
     torch's; of no more than 134,217,728 rows at one worker.  ``drop_last`` leaves out each worker's
     last batch if it is not full.  ``collate_fn`` makes a batch of a list of samples, which are
-    pairs of pointers.  ``num_workers`` and ``pin_memory`` are taken for programs written for
-    earlier versions, and change nothing.
+    pairs of pointers.  With ``lazy``, what is asked of a batch's workers until the next batch
+    travels together (:meth:`~syft.workers.shells.worker.Worker.lazy`).  ``num_workers`` and
+    ``pin_memory`` are taken for programs written for earlier versions, and change nothing.
 
     Raises :class:`~syft.exceptions.UnusableSetting` for a ``batch_size`` under 1, for more
     iterators than there are workers, and when it comes to a worker with too many rows to shuffle.
@@ -203,6 +214,7 @@ class FederatedDataLoader:
         iter_per_worker: bool = False,
         *,
         generator: torch.Generator | None = None,
+        lazy: bool = False,
         num_workers: int = 0,
         pin_memory: bool = False,
     ) -> None:
@@ -220,6 +232,7 @@ class FederatedDataLoader:
         self.drop_last = drop_last
         self.collate_fn = collate_fn
         self.generator = generator
+        self.lazy = lazy
         self.num_iterators = most if iter_per_worker else num_iterators
         self._by_worker = iter_per_worker or num_iterators > 1
 
@@ -231,7 +244,7 @@ class FederatedDataLoader:
         return max(ends)
 
     def __iter__(self) -> Iterator[Any]:
-        steps = self._steps()
+        steps = _lazily(self._steps()) if self.lazy else self._steps()
         if self._by_worker:
             return steps
         return (batch for step in steps for batch in step.values())

@@ -486,3 +486,24 @@ def test_closing_sends_what_is_held(hook: sy.TorchHook, server: Any) -> None:
         kept.get()
     again = sy.connect(str(server.address))
     again.close()
+
+
+@pytest.mark.virtual_only
+def test_a_loader_of_federated_data_is_lazy(
+    hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
+) -> None:
+    data: Any = sy.BaseDataset(torch.arange(12.0).view(6, 2), torch.arange(6))
+    federated = data.federate((bob, alice))
+    found = []
+    with hook.record() as log:
+        for x, _ in sy.FederatedDataLoader(federated, batch_size=3, lazy=True):
+            before = len(log)
+            twice = x * 2
+            twice.add_(1)
+            assert len(log) == before
+            found.append(twice)
+    assert [each.get().tolist() for each in found] == [
+        [[1, 3], [5, 7], [9, 11]],
+        [[13, 15], [17, 19], [21, 23]],
+    ]
+    del log, x, _, twice
