@@ -90,6 +90,8 @@ class Link:
     """Other kinds of dispatch-level links that may stand beside this kind in one call."""
     real_numbers: ClassVar[bool] = True
     """Whether its dtype is that of its elements, and not of what they stand for."""
+    sorts_operands: ClassVar[bool] = False
+    """Whether :meth:`call` at dispatch level looks at the kinds of its operands itself."""
     goes_along: ClassVar[bool] = False
     """Whether the tensor is nobody's data, and goes to wherever it is used."""
 

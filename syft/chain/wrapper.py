@@ -74,11 +74,9 @@ class Wrapper(ChosenMethods, torch.Tensor):
                 if link.at_function_level:
                     return link.call(func, args, kwargs or {})
                 break
-        found = _function_level_link(args, kwargs)
-        if found is not None:
+        if (found := _function_level_link(args, kwargs)) is not None:
             return found.call(func, args, kwargs or {})
-        instead = _INSTEAD.get(func)
-        if instead is not None:
+        if (instead := _INSTEAD.get(func)) is not None:
             return instead(func, *args, **(kwargs or {}))
         settings = SETTINGS.get(func)
         with DisableTorchFunctionSubclass():
@@ -91,9 +89,15 @@ class Wrapper(ChosenMethods, torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
     ) -> Any:
+        if args and type(args[0]) is Wrapper and args[0].child.sorts_operands:
+            return args[0].child.call(func, args, kwargs or {})
         if func is _COMPATIBLE:  # in inference mode
             return may_take_data(*args)
-        kwargs = kwargs or {}
+        return cls.by_first_link(func, args, kwargs or {})
+
+    @classmethod
+    def by_first_link(cls, func: Any, args: Arguments, kwargs: Keywords) -> Any:
+        """Have an operation run by the kind of link that all its wrappers have; refuse others."""
         links = links_in(args, kwargs)
         first = links[0]
         for link in links:
@@ -194,8 +198,7 @@ class Wrapper(ChosenMethods, torch.Tensor):
         raise DataStaysPut(action, f"(Wrapper)>{self.child.show()}".partition("\n")[0])
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        plain = self.child.computed()
-        if plain is None:
+        if (plain := self.child.computed()) is None:
             self._refuse("pickling")
         plain.requires_grad_(self.requires_grad and self.is_leaf)
         kind = torch.nn.Parameter if getattr(self, "_is_param", False) else torch.Tensor
@@ -544,8 +547,7 @@ def _split_by(func: Any, tensor: Any, *places: Any, **kwargs: Any) -> Any:
 
 def _nested_list(tensor: torch.Tensor) -> Any:
     """``tolist()`` value by value; below autograd torch has none for subclasses."""
-    plain = first_link(tensor).computed()
-    if plain is not None:
+    if (plain := first_link(tensor).computed()) is not None:
         return plain.tolist()
     return [_nested_list(part) for part in tensor.unbind(0)] if tensor.dim() else tensor.item()
 

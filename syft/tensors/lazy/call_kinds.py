@@ -33,7 +33,8 @@ _MOST_KINDS: Final = 1 << 14
 
 
 class NotRecordable(Exception):
-    """An argument of a call cannot be noted, so the call runs now; only this room sees it."""
+    """An argument of a call cannot be noted, so the call runs now; with a text, it is a tensor of
+    another kind.  Only this room sees it."""
 
 
 class LazyOverload:
@@ -55,7 +56,7 @@ class LazyOverload:
         self.resizes = changes_shape and self.as_view is None
 
 
-_OVERLOADS_KNOWN: Final[dict[Any, LazyOverload]] = {}
+KNOWN_OVERLOADS: Final[dict[Any, LazyOverload]] = {}
 
 
 def overload_facts(overload: Any) -> LazyOverload:
@@ -64,9 +65,9 @@ def overload_facts(overload: Any) -> LazyOverload:
     >>> overload_facts(torch.ops.aten.t_.default).as_view
     <OpOverload(op='aten.t', overload='default')>
     """
-    facts = _OVERLOADS_KNOWN.get(overload)
+    facts = KNOWN_OVERLOADS.get(overload)
     if facts is None:
-        facts = _OVERLOADS_KNOWN[overload] = LazyOverload(overload)
+        facts = KNOWN_OVERLOADS[overload] = LazyOverload(overload)
     return facts
 
 
@@ -189,6 +190,11 @@ def kind_of_call(
     return kind
 
 
+_LISTS: Final = frozenset((list, tuple))
+_BY_TEXT: Final = frozenset((float, complex))
+"""The types of numbers that are compared as text: -0.0 equals 0.0, and nan does not equal nan."""
+
+
 def _encode(
     args: Sequence[Any],
     floats_are_inputs: bool,
@@ -201,13 +207,15 @@ def _encode(
     for arg in args:
         kind = type(arg)
         if kind is Wrapper:
-            value = arg.child.value
+            value = getattr(arg.child, "value", None)
+            if type(value) is not LazyValue:
+                raise NotRecordable("a tensor of another kind")
             operands.append(value)
             key.append(value.meta)
         elif kind is float and floats_are_inputs:
             floats.append(arg)
             key.append(float)
-        elif kind is list or kind is tuple:
+        elif kind in _LISTS:
             key.append(kind)
             key.append(len(arg))
             _encode(arg, floats_are_inputs, operands, floats, key)
@@ -217,7 +225,7 @@ def _encode(
             key.append(value.meta)
         else:
             key.append(kind)
-            key.append(repr(arg) if kind is float or kind is complex else arg)
+            key.append(repr(arg) if kind in _BY_TEXT else arg)
 
 
 def plain_operand(tensor: torch.Tensor) -> LazyValue:

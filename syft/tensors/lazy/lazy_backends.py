@@ -166,8 +166,8 @@ def written_inputs(program: LazyProgram) -> set[int]:
     found: set[int] = set()
     for action in program.actions:
         overload = program.overload_of(action)
-        for value in written_by(overload, action.args, action.kwargs):
-            found.update(roots[slot.index] for slot in slots_in(value) if slot.index in roots)
+        written = slots_in(list(written_by(overload, action.args, action.kwargs)))
+        found.update(roots[slot.index] for slot in written if slot.index in roots)
         shares = any(one.alias_info is not None for one in overload._schema.returns)
         for slot in slots_in(action.out):
             source = next(slots_in(action.args), None)

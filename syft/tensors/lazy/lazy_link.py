@@ -40,7 +40,6 @@ from syft.torch_private import (
     DisableTorchFunction,
     below_autograd,
     correct_aliasing,
-    make_wrapper,
     mark_as_turned,
     usual_keys,
 )
@@ -63,6 +62,7 @@ class LazyTensor(Link):
     __slots__ = ("value",)
 
     level = Level.DISPATCH
+    sorts_operands = True
 
     def __init__(self, value: LazyValue) -> None:
         self.value = value
@@ -89,7 +89,9 @@ class LazyTensor(Link):
             floats: list[float] = []
             try:
                 kind = kind_of_call(facts, args, kwargs, operands, floats)
-            except NotRecordable:
+            except NotRecordable as reason:
+                if reason.args:
+                    return Wrapper.by_first_link(operation, args, kwargs)
                 return run_now(operation, args, kwargs, None)
             if kind.at_once or kind.writes and _must_be_seen(kind, operands):
                 return run_now(operation, args, kwargs, kind)
@@ -97,8 +99,6 @@ class LazyTensor(Link):
             call = PendingCall(kind, operands, floats, place_of_user(3))
             result = _results(call, args, kwargs)
             TRACE.add(call)
-            if TRACE.at_once:
-                TRACE.run_at_line(call)
             return result
 
     def show(self) -> str:
@@ -152,16 +152,7 @@ class LazyTensor(Link):
 def over(link: Any) -> Wrapper:
     """A new wrapper over a link."""
     meta = link.value.meta
-    wrapper: Wrapper = make_wrapper(
-        Wrapper,
-        meta.shape,
-        meta.stride,
-        meta.offset,
-        None,
-        meta.dtype,
-        torch.strided,
-        meta.device,
-    )
+    wrapper: Wrapper = meta.make_wrapper()
     wrapper.child = link
     if meta.conj or meta.neg:
         mark_as_turned(wrapper, meta.conj, meta.neg)
@@ -214,10 +205,8 @@ def run_now(operation: Any, args: Arguments, kwargs: Keywords, kind: CallKind | 
     """Run an operation on the values of its operands, which are computed first."""
     tensors = every_tensor(args, kwargs)
     written = every_tensor(list(written_by(operation, args, kwargs)))
-    if kind is not None and kind.changes_shapes and any(map(_is_wrapper, written)):
-        raise UnsupportedOperation(
-            str(operation), "LazyTensor", "a lazy tensor keeps its shape: call to_eager() first"
-        )
+    if kind is not None and kind.changes_shapes:
+        _refuse_new_shapes(operation, written)
     values = list(map(value_of, filter(_is_wrapper, tensors)))
     roots = list(filter(None, map(_root_of, written)))
     TRACE.run_for(values, roots)
@@ -232,16 +221,21 @@ def run_now(operation: Any, args: Arguments, kwargs: Keywords, kind: CallKind | 
     for root in {*[value.root for value in values], *roots}:
         root.look_again()
     known = {id(reals[id(one)]): one for one in tensors}
-
-    plain = plain_results(operation, result)
+    known.update({id(one): one for one in plain_results(operation, result)})
 
     def lazily(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or any(leaf is one for one in plain):
-            return leaf
-        before = known.get(id(leaf))
-        return _constant(leaf, values) if before is None else before
+        if isinstance(leaf, torch.Tensor) and id(leaf) not in known:
+            return _constant(leaf, values)
+        return known.get(id(leaf), leaf)
 
     return replace(result, lazily)
+
+
+def _refuse_new_shapes(operation: Any, written: list[torch.Tensor]) -> None:
+    if any(map(_is_wrapper, written)):
+        raise UnsupportedOperation(
+            str(operation), "LazyTensor", "a lazy tensor keeps its shape: call to_eager() first"
+        )
 
 
 def value_of(tensor: Any) -> LazyValue:

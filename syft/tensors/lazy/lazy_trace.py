@@ -100,8 +100,11 @@ class LazyTrace:
 
     def add(self, call: PendingCall) -> None:
         """Add an operation; run what is pending where there is too much of it."""
-        self.pending.append(call)
-        if len(self.pending) > MOST_PENDING:
+        pending = self.pending
+        pending.append(call)
+        if self.at_once:
+            self._run_at_line(call)
+        elif len(pending) > MOST_PENDING:
             self.flush()
 
     def check_operands(self, operands: Iterable[LazyValue]) -> None:
@@ -109,9 +112,8 @@ class LazyTrace:
         for value in operands:
             if value.error is not None:
                 raise value.error
-            root = value.base or value
-            if root.watched is not None:
-                self.check_unchanged(root)
+            if (value.base or value).watched is not None:
+                self.check_unchanged(value.root)
 
     def check_unchanged(self, root: LazyValue) -> None:
         """Look whether somebody else has written to memory that pending operations read.
@@ -162,7 +164,7 @@ class LazyTrace:
         memories = [root for call in self.pending for root in call.writes() if _is_reachable(root)]
         self.run_for(wanted, memories)
 
-    def run_at_line(self, call: PendingCall) -> None:
+    def _run_at_line(self, call: PendingCall) -> None:
         """Run an operation that was just added, and raise its error."""
         links = [handle() for handle in call.handles]
         self.flush()
@@ -212,25 +214,7 @@ class LazyTrace:
 
     def _run(self, chosen: list[PendingCall]) -> None:
         """Run operations that were taken out of the trace, as one program."""
-        number: dict[LazyValue, int] = {}
-        inputs: list[LazyValue] = []
-        floats: list[float] = []
-        key: list[Any] = []
-        made = 0
-        for call in chosen:
-            call.start = made
-            made += call.kind.makes
-            key.append(call.kind)
-            floats += call.floats
-            for one in call.operands:
-                if one.node is not None:
-                    key.append(one.node.start + one.index)
-                    continue
-                place = number.get(one)
-                if place is None:
-                    place = number[one] = ~len(inputs)
-                    inputs.append(one)
-                key.append(place)
+        key, inputs, floats = _key_of(chosen)
         read_later = {one for call in self.pending for one in call.operands}
         keep = self._kept(chosen, read_later)
         numbers = tuple([one.node.start + one.index for one in keep])
@@ -366,6 +350,26 @@ def _taken(inputs: list[LazyValue], read_later: set[LazyValue]) -> Iterator[Any]
         yield value.real
         if value not in read_later and not value.is_wanted():
             value.real = None
+
+
+def _key_of(chosen: list[PendingCall]) -> tuple[list[Any], list[LazyValue], list[float]]:
+    """The kinds of operations and the numbers of their operands; the operands that are there
+    already, and the floats, which are inputs."""
+    number: dict[LazyValue, int] = {}
+    key: list[Any] = []
+    floats: list[float] = []
+    made = 0
+    for call in chosen:
+        call.start = made
+        made += call.kind.makes
+        key.append(call.kind)
+        floats += call.floats
+        for one in call.operands:
+            if one.node is not None:
+                key.append(one.node.start + one.index)
+            else:
+                key.append(number.setdefault(one, ~len(number)))
+    return key, list(number), floats
 
 
 def _calls_in(key: list[Any]) -> list[tuple[CallKind, list[int]]]:

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import torch
 
-from syft.torch_private import tensors_on
+from syft.chain.wrapper import Wrapper
+from syft.torch_private import make_wrapper, tensors_on
 
 _MOST_METAS: Final = 1 << 16
 
@@ -32,7 +34,7 @@ class TensorMeta:
     There is one object for all that are alike, so that a key of many of them is compared fast.
     """
 
-    __slots__ = ("shape", "stride", "offset", "dtype", "device", "conj", "neg")
+    __slots__ = ("shape", "stride", "offset", "dtype", "device", "conj", "neg", "make_wrapper")
 
     def __init__(
         self,
@@ -46,6 +48,9 @@ class TensorMeta:
     ) -> None:
         self.shape, self.stride, self.offset = shape, stride, offset
         self.dtype, self.device, self.conj, self.neg = dtype, device, conj, neg
+        form = shape, stride, offset, None, dtype, torch.strided, device
+        self.make_wrapper: partial[Any] = partial(make_wrapper, Wrapper, *form)
+        """Makes a wrapper that reports this."""
 
     def fits(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor has this shape and dtype, on this device.
