@@ -12,7 +12,13 @@ from torch.utils.checkpoint import checkpoint
 import syft as sy
 from syft.ops.table import NAMES
 from syft.workers.client.operations import Operations
-from syft.exceptions import DeviceMismatch, NotSendable, UnknownDevice, UnknownWorker
+from syft.exceptions import (
+    DeviceMismatch,
+    NotSendable,
+    PermissionDenied,
+    UnknownDevice,
+    UnknownWorker,
+)
 
 
 @pytest.fixture
@@ -514,3 +520,32 @@ def test_batches_of_a_loader(device):
     for x, y in torch.utils.data.DataLoader(data, 2, num_workers=1):
         x, y = x.to(device, non_blocking=True), y.to(device)
         assert x.device == y.device == device and x.sum().item() >= 0
+
+
+@pytest.mark.every_shell
+def test_workers_of_every_shell(device, bob, shell):
+    here = Gpt()
+    there = copy.deepcopy(here).to(device)
+    x, y = torch.randint(17, (2, 8)), torch.randint(17, (2, 8))
+    mine = trained(there, OPTIMIZERS[1](there.parameters()), x.to(device), y.to(device))
+    assert mine == pytest.approx(trained(here, OPTIMIZERS[1](here.parameters()), x, y), rel=1e-5)
+    assert torch.equal(torch.arange(3, device=device).cpu(), torch.arange(3))
+    there.to("cpu")
+
+
+def test_what_is_private_stays(device, bob, alice):
+    mine = torch.ones(2).private_tensor(["ann"])
+    with pytest.raises(PermissionDenied):
+        mine.to(device)
+    x = mine.send(bob, user="ann").to(device)
+    for read in (
+        lambda: x.cpu(),
+        lambda: (x + 1).to("cpu"),
+        lambda: torch.zeros(2).copy_(x),
+        lambda: x.to(sy.device(alice)),
+        lambda: x.sum().item(),
+    ):
+        with pytest.raises(PermissionDenied):
+            read()
+    as_ann = mine.to(sy.device(bob.as_user("ann")))
+    assert torch.equal((as_ann + 1).cpu(), torch.full((2,), 2.0))
