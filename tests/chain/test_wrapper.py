@@ -118,7 +118,7 @@ def test_below_autograd_two_kinds_are_refused(make: Make) -> None:
 
     other = wrap_like(Other(), torch.ones(2))
     assert refusal(lambda: fixed + other) == here(
-        "aten.add.Tensor", "a FixedPrecisionTensor", "a Other"
+        "aten.add.Tensor", "a FixedPrecisionTensor (here)", "a Other (Other)"
     )
 
 
