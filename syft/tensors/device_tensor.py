@@ -408,14 +408,25 @@ def _made(connection: Connection, name: str, args: Arguments, kwargs: Keywords) 
     return connection.operations.results(value, out, ONE_TENSOR, fresh=True)
 
 
+def refuse_gradient() -> NoReturn:
+    """Refuse to bring a tensor with a gradient to a device.
+
+    >>> refuse_gradient()
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.NotSendable: Cannot send a tensor that requires grad to a device: ...
+    """
+    raise NotSendable(
+        "a tensor that requires grad to a device",
+        "its gradient would not come back here: x.detach().to(device).requires_grad_() is a "
+        "leaf there, and model.to(device) takes a module with its gradients",
+    )
+
+
 def _written(target: Any, source: torch.Tensor) -> Any:
     """Write a tensor that is here to one that is being made on a device: it is sent."""
     if source.requires_grad and torch.is_grad_enabled():
-        raise NotSendable(
-            "a tensor that requires grad to a device",
-            "its gradient would not come back here: x.detach().to(device).requires_grad_() is a "
-            "leaf there, and model.to(device) takes a module with its gradients",
-        )
+        refuse_gradient()
     link = target.child
     dtype = link._empty[2]
     devices = devices_in_force()

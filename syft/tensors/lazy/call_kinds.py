@@ -22,6 +22,7 @@ from syft.ops.engines import stand_on
 from syft.ops.evaluate import evaluate
 from syft.ops.nested import EXACT_TENSOR_TYPES, replace
 from syft.ops.outcome import Given, Made, Outcome, Verdict
+from syft.tensors.device_tensor import KIND
 from syft.tensors.lazy.lazy_program import number_of_overload
 from syft.tensors.lazy.lazy_values import LazyValue, TensorMeta, captured, interned
 from syft.torch_private import below_autograd, usual_keys
@@ -90,8 +91,8 @@ class CallKind:
 
     ``outs`` has a meta for each new result, the place of the operand for one that is given back,
     and None; ``container`` is the class of several results.  ``at_once`` says that such a call
-    cannot wait: its result or its shapes follow from values, it draws random numbers, or torch
-    cannot tell.
+    cannot wait: its result or its shapes follow from values, it does nothing but check values, it
+    draws random numbers, it makes a tensor at a worker, or torch cannot tell.
     """
 
     __slots__ = (
@@ -131,7 +132,9 @@ class CallKind:
             return
         if outcome.result is not None:
             self._take_results(outcome.result, operands)
-        self.writes, self.at_once = outcome.writes, False
+        self.writes = outcome.writes
+        self.at_once = not (self.outs or self.writes)  # it checks values, so that it raises or not
+        self.at_once |= any(type(out) is TensorMeta and out.device.type == KIND for out in self.outs)
         self.makes = sum(type(out) is TensorMeta for out in self.outs)
         self.makes_one = self.makes == 1 and self.container is None and not self.writes
 

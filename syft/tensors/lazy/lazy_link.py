@@ -20,6 +20,7 @@ from syft.chain.wrapper import Wrapper
 from syft.exceptions import UnsupportedOperation
 from syft.ops.calls import written_by
 from syft.ops.nested import Arguments, Keywords, every_tensor, replace
+from syft.tensors.device_tensor import refuse_gradient
 from syft.tensors.lazy.call_kinds import (
     CallKind,
     NotRecordable,
@@ -208,24 +209,21 @@ def run_now(operation: Any, args: Arguments, kwargs: Keywords, kind: CallKind | 
     if kind is not None and kind.changes_shapes:
         _refuse_new_shapes(operation, written)
     values = list(map(value_of, filter(_is_wrapper, tensors)))
-    roots = list(filter(None, map(_root_of, written)))
-    TRACE.run_for(values, roots)
-    reals = {id(one): _real_beside(one) for one in tensors}
+    with TRACE.writing(values, list(filter(None, map(_root_of, written)))):
+        reals = {id(one): _real_beside(one) for one in tensors}
 
-    def real(leaf: Any) -> Any:
-        return reals.get(id(leaf), leaf)
+        def real(leaf: Any) -> Any:
+            return reals.get(id(leaf), leaf)
 
-    given = replace(args, real), replace(kwargs, real)
-    with DisableTorchFunction(), below_autograd(counting=True):
-        result = operation(*given[0], **given[1])
-    for root in {*[value.root for value in values], *roots}:
-        root.look_again()
+        given = replace(args, real), replace(kwargs, real)
+        with DisableTorchFunction(), below_autograd(counting=True):
+            result = operation(*given[0], **given[1])
     known = {id(reals[id(one)]): one for one in tensors}
     known.update({id(one): one for one in plain_results(operation, result)})
 
     def lazily(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor) and id(leaf) not in known:
-            return _constant(leaf, values)
+            return _lazily(leaf, tensors, values)
         return known.get(id(leaf), leaf)
 
     return replace(result, lazily)
@@ -236,6 +234,18 @@ def _refuse_new_shapes(operation: Any, written: list[torch.Tensor]) -> None:
         raise UnsupportedOperation(
             str(operation), "LazyTensor", "a lazy tensor keeps its shape: call to_eager() first"
         )
+
+
+def _lazily(
+    made: torch.Tensor, operands: Sequence[torch.Tensor], values: Sequence[LazyValue]
+) -> torch.Tensor:
+    """A result of an operation that has run; at a worker the graph of its operands does not go
+    on."""
+    if type(made) is not Wrapper:
+        return _constant(made, values)
+    if torch.is_grad_enabled() and any(one.requires_grad for one in operands):
+        refuse_gradient()
+    return made
 
 
 def value_of(tensor: Any) -> LazyValue:

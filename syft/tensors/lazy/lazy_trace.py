@@ -186,6 +186,21 @@ class LazyTrace:
         if chosen:
             self._run(chosen)
 
+    @contextlib.contextmanager
+    def writing(self, values: Sequence[LazyValue], writes: Sequence[LazyValue]) -> Iterator[None]:
+        """A context in which an operation runs at once on these values, which are computed, and
+        writes to the memory of the roots ``writes``.
+
+        Raises :class:`~syft.exceptions.StaleOperand` if others have written there before.
+        """
+        touched = {*[value.root for value in values], *writes}
+        for root in touched:
+            self.check_unchanged(root)
+        self.run_for(values, writes)
+        yield
+        for root in touched:
+            root.look_again()
+
     def _slice(
         self, values: Iterable[LazyValue], writes: Sequence[LazyValue]
     ) -> tuple[list[PendingCall], list[PendingCall]]:

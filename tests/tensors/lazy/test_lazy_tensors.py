@@ -213,6 +213,16 @@ def test_a_plain_operand_that_changed_is_named_with_its_line() -> None:
     assert (x.to_lazy() * 2).tolist() == [4, 4, 4]
 
 
+def test_a_change_is_named_though_an_operation_between_runs_at_once() -> None:
+    plain, seen = torch.ones(2), torch.zeros(2)
+    before = plain.to_lazy() + 1
+    plain.mul_(2)
+    with pytest.raises(StaleOperand, match="aten.add.Tensor was recorded at"):
+        seen.copy_(plain.to_lazy())
+    with pytest.raises(StaleOperand):
+        before.to_eager()
+
+
 def test_a_plain_operand_may_change_between_two_uses() -> None:
     x, lazy = torch.ones(3), torch.zeros(3).to_lazy()
     first = (lazy + x).to_eager()

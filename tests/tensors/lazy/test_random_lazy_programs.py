@@ -20,7 +20,7 @@ STEPS: dict[str, Callable[[Any, Any, int], Any]] = {
     "sine": lambda x, y, n: x.sin(),
     "product": lambda x, y, n: (x @ y) * 0.1,
     "view": lambda x, y, n: x.t(),
-    "flip": lambda x, y, n: x.flip(0).view(2, 8).view(4, 4),
+    "flip": lambda x, y, n: x.flip(0).reshape(2, 8).view(4, 4),
     "row": lambda x, y, n: x[n % 4].expand(4, 4),
     "part": lambda x, y, n: x[:, n % 4 : n % 4 + 1].expand(4, 4),
     "copy": lambda x, y, n: x.clone(),
