@@ -134,7 +134,9 @@ class CallKind:
             self._take_results(outcome.result, operands)
         self.writes = outcome.writes
         self.at_once = not (self.outs or self.writes)  # it checks values, so that it raises or not
-        self.at_once |= any(type(out) is TensorMeta and out.device.type == KIND for out in self.outs)
+        self.at_once |= any(
+            type(out) is TensorMeta and out.device.type == KIND for out in self.outs
+        )
         self.makes = sum(type(out) is TensorMeta for out in self.outs)
         self.makes_one = self.makes == 1 and self.container is None and not self.writes
 

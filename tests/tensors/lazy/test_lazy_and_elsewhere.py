@@ -10,7 +10,6 @@ import torch
 
 import syft as sy
 from syft.exceptions import NotSendable
-from syft.tensors.lazy.lazy_trace import TRACE
 
 
 @pytest.mark.parametrize(
