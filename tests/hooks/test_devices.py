@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import io
+import pickle
 
 import pytest
 import torch
@@ -328,6 +330,13 @@ def test_what_it_says_of_itself(device):
     assert x.get_device() == device.index and x.type() == "torch.syft.FloatTensor"
     assert torch.zeros(2, device=x.device).device == device
     assert torch.ones(2).is_cpu and torch.ones(2).type() == "torch.FloatTensor"
+
+
+def test_what_is_not_here_is_not_read_here(device):
+    x = torch.ones(2, device=device)
+    for read in (lambda: x.numpy(), lambda: torch.save(x, io.BytesIO()), lambda: pickle.dumps(x)):
+        with pytest.raises(sy.exceptions.DataStaysPut):
+            read()
 
 
 def test_values_come_back(device, bob):

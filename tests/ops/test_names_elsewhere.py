@@ -37,7 +37,7 @@ RULES = {
     "tensors/fixed/rings/ring_link.py": "aten overloads that have no meaning on integers",
     "tensors/fixed/rules/selection.py": "rules of fixed precision, by aten overload",
     "tensors/fixed/rules/shapes.py": "rules of fixed precision, by aten overload",
-    "tensors/lazy/call_kinds.py": "aten operations of which torch predicts another result",
+    "workers/client/device_connection.py": "what a device answers to each question about itself",
     "workers/execution/backward_passes.py": "how each backward function calls its arguments",
     "workers/labels/walk.py": "the parts of a sparse tensor, by layout",
     "workers/execution/public_facts.py": "properties of tensors, some named like operations",
