@@ -15,13 +15,15 @@ from tests.chain.refusal import refusal, shown
 from tests.outside import outside
 from tests.shells.owner import inspect
 
-TENSOR_METHODS = """to_lazy to_eager is_lazy send send_ gc garbage_collection garbage_collect_data disable_gc create_pointer
+TENSOR_METHODS = """to_lazy to_eager is_lazy
+send send_ gc garbage_collection garbage_collect_data disable_gc create_pointer
 get get_ move copy allow remote_get remote_send tag describe private_tensor combine
 share share_ reveal refresh encrypt decrypt
 begin_msg_group release_msg_group
 fix_precision fix_prec fix_precision_ fix_prec_ float_precision float_prec float_precision_
 float_prec_ location owner id id_at_location tags description child""".split()
-MODULE_METHODS = """to_lazy to_eager send get move copy fix_precision fix_prec float_precision float_prec location
+MODULE_METHODS = """to_lazy to_eager
+send get move copy fix_precision fix_prec float_precision float_prec location
 share encrypt decrypt
 owner obj""".split()
 
