@@ -64,8 +64,10 @@ def examples_made(
 
     None if that cannot be told.
 
+    >>> from syft.codes import TypeCode
     >>> from syft.ops.table import BY_NAME
-    >>> examples_made(BY_NAME["torch.ones"], ([2, 3],), {}, lambda id: None)[0].shape
+    >>> size = [int(TypeCode.LIST), 2, 3]
+    >>> examples_made(BY_NAME["torch.ones"], (size,), {}, lambda id: None)[0].shape
     torch.Size([2, 3])
     """
     if FLAGS[op] & _DEPENDS or "device" in kwargs:
