@@ -9,11 +9,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What mypy reads.  The tests are left out: they hand in wrong types on purpose.
 TYPED := syft tools examples benchmarks docs/conf.py docs/extensions
 
-# Tests run in two processes, each on one thread: with more threads than cores the tiny operations of
-# the tests wait for one another, and each process takes a minute to list them all.  On a larger
+# Tests run in three processes, each on one thread: with more threads than cores the tiny operations
+# of the tests wait for one another, and of two processes one often waits for others by itself.
+# `make test` has two, since each takes a minute of processor time to list the tests.  On a larger
 # machine: make WORKERS=8 test.
-WORKERS := 2
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=10
+WORKERS := 3
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=10
 
 # Each process that the tests start would compile syft anew, and each that runs tests would rewrite
 # all of them: half of what such a process costs.
@@ -93,6 +94,7 @@ docs: $(DEV) ## sphinx-build; a warning is an error; the site is in docs/_build/
 	$(BIN)/sphinx-build -W --keep-going --fresh-env --quiet -j auto $(PAGES) -b html \
 		docs docs/_build/html
 
+tests: WORKERS := 2
 tests: $(DEV) native ## pytest with doctests on everything, of like cases and of examples a share
 	$(PYTEST) -m "not soak" --sample=$(SAMPLE) --cases=$(CASES) --examples=$(EXAMPLES)
 
