@@ -154,9 +154,8 @@ def _gradients_of(links: Sequence[PointerTensor]) -> list[int]:
     for link in links:
         gradient = connection.operations.gradient(link)
         its = None if gradient is None else gradient.child
-        if type(its) is not PointerTensor or its.depth or its.connection is not connection:
-            raise _Unusual
-        if not connection.facts.are_alike(its.id_at_location, link.id_at_location):
+        own = type(its) is PointerTensor and not its.depth and its.connection is connection
+        if not own or not connection.facts.are_alike(its.id_at_location, link.id_at_location):
             raise _Unusual
         ids.append(its.id_at_location)
     return ids
@@ -187,16 +186,13 @@ def _state_of(optimizer: Optimizer, links: Sequence[PointerTensor]) -> list[Any]
 
 def _told(name: str, value: Any, connection: Connection) -> Any:
     """A value of a state: the id of a tensor at a worker, or what stands for the count of steps."""
-    if value is None:
-        return None
     link = value.child if type(value) is Wrapper else None
     if type(link) is PointerTensor and not link.depth and link.connection is connection:
         return link.id_at_location
-    if name != "step" or type(value) is not torch.Tensor:
+    counts = name == "step" and type(value) is torch.Tensor and value.is_cpu
+    if value is not None and not (counts and value.numel() == 1 and value.dtype is torch.float32):
         raise _Unusual
-    if (value.numel(), value.is_cpu, value.dtype) != (1, True, torch.float32):
-        raise _Unusual
-    return _STEP
+    return None if value is None else _STEP
 
 
 def _counts_of(optimizer: Optimizer) -> list[torch.Tensor]:
@@ -253,10 +249,9 @@ class KnownStep:
         self.flags = batch.flags
         self.options, self.state = begun.options, begun.state
         self.ids = [link.id_at_location for link in begun.links]
-        if begun.group.batch is not batch or not begun.group.are_dead(mark.results):
+        whole = begun.group.batch is batch and begun.group.are_dead(mark.results)
+        if not whole or _state_of(optimizer, begun.links) != self.state:
             raise _Unusual  # something was asked meanwhile, or is new in the state
-        if _state_of(optimizer, begun.links) != self.state:
-            raise _Unusual
         self.objects = self.ids + [
             told[1] for told in self.state if told is not None and type(told[1]) is int
         ]

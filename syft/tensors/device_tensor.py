@@ -452,10 +452,8 @@ def _maker(name: str) -> Callable[..., Any]:
     """The kernel of a function that makes tensors of numbers."""
 
     def make(*args: Any, device: Any = None, dtype: Any = None, **kwargs: Any) -> Wrapper:
-        kwargs.pop("pin_memory", None)
-        layout = kwargs.pop("layout", None)
-        if layout not in (None, torch.strided):
-            kwargs["layout"] = layout
+        for unused in ("pin_memory", "layout"):  # of another layout torch asks another key
+            kwargs.pop(unused, None)
         connection = devices_in_force().connection(torch.device(device))
         link = NewTensor(connection, None)
         function = f"torch.{name.replace('fft_', 'fft.')}"

@@ -457,7 +457,6 @@ def server(hook: sy.TorchHook) -> Iterator[sy.WebsocketServerWorker]:
         yield server
 
 
-@pytest.mark.virtual_only
 def test_an_idle_program_sends_what_is_held(hook: sy.TorchHook, server: Any) -> None:
     dan = sy.connect(str(server.address), lazy=True)
     assert sy.connect(str(server.address), lazy=True) is dan
@@ -475,7 +474,6 @@ def test_an_idle_program_sends_what_is_held(hook: sy.TorchHook, server: Any) -> 
     dan.close()
 
 
-@pytest.mark.virtual_only
 def test_closing_sends_what_is_held(hook: sy.TorchHook, server: Any) -> None:
     dan = sy.connect(str(server.address), lazy=True)
     kept: Tensor = torch.zeros(2).tag("#kept").send(dan, allow_writes="all")  # type: ignore
@@ -488,7 +486,6 @@ def test_closing_sends_what_is_held(hook: sy.TorchHook, server: Any) -> None:
     again.close()
 
 
-@pytest.mark.virtual_only
 def test_a_loader_of_federated_data_is_lazy(
     hook: sy.TorchHook, bob: sy.VirtualWorker, alice: sy.VirtualWorker
 ) -> None:
