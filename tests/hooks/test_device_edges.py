@@ -9,8 +9,10 @@ import torch
 
 import syft as sy
 from syft.exceptions import HookError, UnknownDevice
+from syft.ops.table import BY_NAME
 from syft.tensors import device_tensor
 from syft.tensors.device_tensor import KERNELS, NewTensor, device_meant
+from syft.workers.wire.references import REF
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_a_name_of_a_worker_is_enough_for_a_module(hook: sy.TorchHook) -> None:
     assert there.weight.location is bob and there.weight.dtype is torch.float32  # type: ignore
 
 
-@pytest.mark.parametrize("place", [torch.device("cuda"), torch.device("xpu"), 0])
+@pytest.mark.parametrize("place", [torch.device("cuda"), torch.device("vulkan"), 0])
 def test_what_torch_refuses_is_refused_as_by_torch(
     device: torch.device, place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,3 +86,10 @@ def test_what_torch_does_with_a_tensor_that_it_makes(device: torch.device) -> No
         KERNELS["_copy_from"](torch.ones(2), torch.ones(2))
     alone: Any = torch.empty(4, device=device).child
     assert alone.settled().connection is link.connection
+
+
+def test_a_question_about_the_device_is_answered_here(device: torch.device) -> None:
+    link: Any = torch.ones(2, device=device).child.settled()
+    operations = link.connection.operations
+    asked = BY_NAME["torch.get_device"]
+    assert operations.command(asked, [(REF, link.id_at_location)], None, 0, []) == device.index

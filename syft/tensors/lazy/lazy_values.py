@@ -219,11 +219,7 @@ def root_at(tensor: torch.Tensor) -> LazyValue | None:
 def captured(tensor: torch.Tensor, real: torch.Tensor, shown: bool = True) -> LazyValue:
     """The value of a plain tensor, of which ``real`` is another object over the same memory;
     ``shown`` says that others may have the tensor."""
-    root, meta, base = root_at(tensor), meta_of(tensor), real._base
-    if root is not None and base is not None:
-        for known in root.in_memory():
-            if known.meta is meta and known.real is not None and known.real._base is base:
-                return known
+    root, meta = root_at(tensor), meta_of(tensor)
     value = LazyValue(meta, root, real=real)
     if root is None:
         register_memory(value, tensor)

@@ -40,8 +40,11 @@ def test_full_memories_forget_and_compute_the_same(
     kind: Any, hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_gradients, "_MOST_ANSWERS", 0)
+    monkeypatch.setattr(known_gradients, "_MOST_PLAIN", 1)
     monkeypatch.setattr(batch, "_MOST_REPEATED", 1)
     dan = sy.VirtualWorker(hook, id="dan", lazy=True)
+    sent = [torch.ones(size).send(dan) for size in (2, 3)]  # type: ignore[attr-defined]
+    assert [one.shape[0] for one in sent] == [2, 3]
     assert same(trained(dan, kind, 7, lr=0.1), trained(None, kind, 7, lr=0.1))
 
 
