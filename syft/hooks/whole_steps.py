@@ -153,7 +153,7 @@ def _gradients_of(links: Sequence[PointerTensor]) -> list[int]:
     ids = []
     for link in links:
         gradient = connection.operations.gradient(link)
-        its = None if gradient is None else gradient.child
+        its: Any = None if gradient is None else gradient.child
         own = type(its) is PointerTensor and not its.depth and its.connection is connection
         if not own or not connection.facts.are_alike(its.id_at_location, link.id_at_location):
             raise _Unusual
