@@ -133,6 +133,7 @@ class LayoutDependent:
     off_anew: float
     """The same on contiguous memory; on a lazy conjugate it is exact."""
     name: str = "layout_dependent"
+    formatted_name: str = "layout_dependent"
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         off = self.off_anew if x.is_contiguous() else self.off_there
