@@ -182,7 +182,19 @@ class LazyValue:
         """Note the version of a tensor in the memory of this root that others can write to."""
         if self.watched is None:
             self.watched = []
+        if len(self.watched) % _LOOKED_THROUGH == _LOOKED_THROUGH - 1:
+            self._watch_less()
         self.watched.append([tensor, version_of(tensor)])
+
+    def _watch_less(self) -> None:
+        """Let go of tensors that no value has any more and that nobody has written to: a plain
+        operand is another one each time it is used."""
+        used = {id(value.real) for value in self.in_memory()}
+        self.watched = [
+            pair
+            for pair in self.watched or ()
+            if id(pair[0]) in used or version_of(pair[0]) != pair[1]
+        ]
 
     def has_changed(self) -> bool:
         """Whether others have written to the memory of this root since it was looked at."""
@@ -195,6 +207,10 @@ class LazyValue:
         if self.watched is not None:
             for pair in self.watched:
                 pair[1] = version_of(pair[0])
+
+
+_LOOKED_THROUGH: Final = 64
+"""After so many more tensors, a root looks which of them it need not watch any more."""
 
 
 def version_of(tensor: torch.Tensor) -> int:

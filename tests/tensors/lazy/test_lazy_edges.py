@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import LocationMismatch, NotALeaf, ProgramError, UnusableSetting
+from syft.exceptions import LocationMismatch, NotALeaf, ProgramError, StaleOperand, UnusableSetting
 from syft.exceptions import UnsupportedOperation
 from syft.program.lint import lint
 from syft.tensors.lazy import call_kinds, lazy_backends, lazy_values
@@ -111,3 +111,17 @@ def test_a_wrong_prediction_is_refused_once(monkeypatch: pytest.MonkeyPatch) -> 
         [one.to_eager() for one in bags()]
     wanted = torch.ops.aten._embedding_bag(weight, rows.view(-1), torch.tensor([0, 2]), False, 1)
     assert torch.equal(bags()[0].to_eager(), wanted[0]), "from now on it runs at its line"
+
+
+def test_a_plain_operand_that_is_used_often_is_not_kept_often() -> None:
+    plain, total = torch.ones(2), torch.zeros(2).to_lazy()
+    handle: Any = plain.to_lazy()
+    for _ in range(600):
+        total = total + plain
+        total.to_eager()
+    root = handle.child.value.root
+    assert len(root.watched) < 100 and len(root.aliases) < 100
+    later = handle * 2
+    plain.add_(1)
+    with pytest.raises(StaleOperand):
+        later.to_eager()
