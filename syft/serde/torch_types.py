@@ -66,6 +66,7 @@ MEMORY_FORMATS = _numbered(MemoryFormatCode, torch.memory_format)
 QSCHEMES = _numbered(QSchemeCode, torch.qscheme)
 QSCHEME_CODES = _by_value(QSCHEMES)
 DEVICE_TYPES = {int(code): code.name.lower() for code in DeviceCode}
+del DEVICE_TYPES[DeviceCode.PRIVATEUSEONE]  # what that is each process decides, as `sy.device` does
 DEVICE_CODES = _by_value(DEVICE_TYPES)
 
 

@@ -21,7 +21,7 @@ from syft.exceptions import MalformedMessage, NotSendable, SyftError
 from syft.serde import Packer, Unpacker, deserialize, pack, serialize, unpack
 from syft.serde.tensors.strided import SIZES
 from syft.torch_private import MKLDNN
-from syft.serde.torch_types import DTYPES, MEMORY_FORMATS, QSCHEMES
+from syft.serde.torch_types import DTYPES, MEMORY_FORMATS, QSCHEMES, device_of
 from tests.serde.samples import same
 
 
@@ -80,11 +80,18 @@ def test_every_number_names_something_in_this_torch(codes: Any) -> None:
 
 
 def test_every_device_type_in_the_table_travels() -> None:
-    for code in DeviceCode:
+    for code in set(DeviceCode) - {DeviceCode.PRIVATEUSEONE}:
         device = torch.device(code.name.lower())
         assert deserialize(serialize(device)) == device
     with pytest.raises(NotSendable, match="the device vulkan: move the value to cpu or cuda"):
         serialize(torch.device("vulkan"))
+
+
+def test_a_type_of_device_that_each_process_defines_does_not_travel() -> None:
+    with pytest.raises(NotSendable, match="move the value to cpu or cuda"):
+        serialize(torch.device("privateuseone", 1))
+    with pytest.raises(MalformedMessage, match="device"):
+        device_of(DeviceCode.PRIVATEUSEONE, 1)
 
 
 def test_every_return_type_of_torch_is_in_the_table() -> None:

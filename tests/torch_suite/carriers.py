@@ -222,7 +222,10 @@ class LazyCarrier(Carrier):
 
     keeps_kind: ClassVar[bool] = False  # sparse results are there at once
     rounded: ClassVar[frozenset[str]] = frozenset(
-        ("linalg_cond", "linalg_eigvalsh", "linalg_svdvals", "masked_fill", "norm_nuc", "prod")
+        (
+            *("linalg_cond", "linalg_eigvals", "linalg_eigvalsh", "linalg_svdvals"),
+            *("masked_fill", "norm_nuc", "prod"),
+        )
     )  # isTensorSubclassLike in torch's C++: singular vectors too; no in-place way back
 
     def send(self, tensor: torch.Tensor) -> torch.Tensor:

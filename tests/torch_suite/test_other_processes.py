@@ -72,14 +72,14 @@ def test_gradients(case: Case, device: str, worker: sy.VirtualWorker) -> None:
 @every_device
 @pytest.mark.parametrize("info", parameters("module", MODULES))
 def test_module(info: ModuleInfo, device: str, worker: sy.VirtualWorker) -> None:
-    test_modules.test_module(info, True, device, worker)
+    test_modules.test_module(info, True, device, PointerCarrier, worker)
 
 
 @pytest.mark.parametrize("case", parameters("optimizer", OPTIMIZERS))
 def test_optimizer(
     case: tuple[str, OptimizerInfo, dict[str, Any]], worker: sy.VirtualWorker
 ) -> None:
-    test_optimizers.test_optimizer(case, "after_it_is_made", worker)
+    test_optimizers.test_optimizer(case, "after_it_is_made", PointerCarrier, worker)
 
 
 @every_device

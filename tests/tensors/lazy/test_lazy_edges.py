@@ -23,6 +23,7 @@ def hooked(hook: sy.TorchHook) -> None:
 
 def test_kinds_and_metas_that_pile_up_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_kinds, "_MOST_KINDS", 4)
+    monkeypatch.setattr(call_kinds, "_KINDS", {})
     monkeypatch.setattr(lazy_values, "_MOST_METAS", 4)
     for size in range(1, 9):
         x = torch.arange(float(size)).to_lazy()
