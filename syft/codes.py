@@ -380,6 +380,7 @@ class ErrorCode(WireCode):
     UNKNOWN_DEVICE = 196
     DEVICE_MISMATCH = 197
     STALE_OPERAND = 198
+    PROTOCOL_ERROR = 199
 
 
 class LineCode(WireCode):

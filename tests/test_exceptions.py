@@ -259,6 +259,10 @@ TEXTS = [
         "Plan 'double' takes 1 tensor, and got 2 tensors.",
     ),
     (
+        e.ProtocolError("no worker for the role 'alice'", "name one: deploy(alice=bob)"),
+        "no worker for the role 'alice': name one: deploy(alice=bob).",
+    ),
+    (
         e.OtherPath("is", 4, 3, True),
         "This plan was recorded where a size or number is 3, and now it is 4: build it with "
         "arguments like these, and send it again where it was sent.",

@@ -52,6 +52,7 @@ exception to that.
     │   ├── CannotRecord             something that a recording cannot keep; names the line
     │   ├── WrongArguments           arguments of another number or kind than the plan takes
     │   ├── OtherPath                a size or number by which the function decides is another
+    │   ├── ProtocolError            a protocol that does not say who does something
     │   ├── StateMismatch            a state tensor was replaced by one that does not fit
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
     ├── SharingError
@@ -105,6 +106,7 @@ from syft.exceptions.operation_errors import FrozenPath as FrozenPath
 from syft.exceptions.operation_errors import NotBuilt as NotBuilt
 from syft.exceptions.operation_errors import PlansNotAllowed as PlansNotAllowed
 from syft.exceptions.operation_errors import ProgramError as ProgramError
+from syft.exceptions.operation_errors import ProtocolError as ProtocolError
 from syft.exceptions.operation_errors import StateMismatch as StateMismatch
 from syft.exceptions.operation_errors import OtherPath as OtherPath
 from syft.exceptions.operation_errors import WrongArguments as WrongArguments

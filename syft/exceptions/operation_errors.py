@@ -326,6 +326,21 @@ send it again where it was sent.
         )
 
 
+class ProtocolError(ProgramError):
+    """A protocol that does not say who does something, or is not given what it says.
+
+    >>> print(ProtocolError("no worker for the role 'alice'", "name one: deploy(alice=bob)"))
+    no worker for the role 'alice': name one: deploy(alice=bob).
+    """
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(what, instead)
+        self.what, self.instead = what, instead
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.instead}."
+
+
 class StateMismatch(ProgramError):
     """A state tensor of a plan was replaced by one that does not fit what was recorded.
 

@@ -15,6 +15,7 @@ from syft.callers import warn_user
 from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import GraphLeftBehind, NotALeaf, NotSendable
+from syft.program.recording.role_crossings import ROLES
 from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
 from syft.workers.client.connection import Connection
@@ -207,6 +208,9 @@ def send(
     >>> torch.tensor([1.0, 2.0]).send(bob)
     (Wrapper)>[PointerTensor | me:... -> bob:...]
     """
+    roles = ROLES.get()
+    if roles is not None:
+        return roles.send(tensor, locations)
     if len(locations) == 1 and id is None and user is None and allow_writes == ():
         connection = owner.connection_to(locations[0])
         usual = connection.put_usual(tensor)

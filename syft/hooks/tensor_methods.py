@@ -17,6 +17,7 @@ from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation, UnusableSetting
 from syft.hooks.sending import Location, names_of, refuse_shared
+from syft.program.recording.role_crossings import ROLES
 from syft.tensors.shared.shared_values import SPLIT_THERE, get_shared
 from syft.workers.execution.leaving import copy_in_graph
 from syft.workers.labels.origin import names_in
@@ -64,6 +65,9 @@ def get(
     tensor([1., 2.])
     """
     _check_user(user)
+    roles = ROLES.get()
+    if roles is not None:
+        return roles.get(tensor)
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     shared = not link.at_function_level and link.shared_cell() is not None
     if wait:
@@ -131,6 +135,9 @@ def moved(
     tensor: torch.Tensor, location: Location, requires_grad: bool = False, user: str | None = None
 ) -> Any:
     """The tensor that :func:`move` returns, also of a part of a module."""
+    roles = ROLES.get()
+    if roles is not None:
+        return roles.send(tensor, (location,))
     refuse_shared(tensor)
     link = first_link(tensor)
     result = link.move(location, requires_grad, user)
@@ -207,7 +214,8 @@ def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:
     >>> x.remote_get().get(), alice
     (tensor([1., 1.]), <VirtualWorker id:alice #objects:0>)
     """
-    first_link(tensor).remote_get(user)
+    if ROLES.get() is None:  # a tensor of a role is where it was sent
+        first_link(tensor).remote_get(user)
     return tensor
 
 

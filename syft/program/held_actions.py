@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from syft.ops.nested import SCALAR_TYPES
-from syft.program.program import Action, Mode, Slot, numbered, slot_at
+from syft.program.program import Action, RoleMark, Mode, Slot, numbered, slot_at
 from syft.serde.packer import Packer
 from syft.serde.registry import pack
 
@@ -25,9 +25,10 @@ _encode = msgspec.msgpack.encode
 
 
 class HeldAction:
-    """An action, where in the source it was asked for, and the optimizer that was taking a step."""
+    """An action, where in the source it was asked for, the optimizer that was taking a step, and
+    what is known of the role that takes it."""
 
-    __slots__ = ("op", "args", "kwargs", "out", "mode", "line", "optimizer")
+    __slots__ = ("op", "args", "kwargs", "out", "mode", "line", "optimizer", "mark")
 
     def __init__(
         self,
@@ -38,9 +39,10 @@ class HeldAction:
         mode: Mode | None = None,
         line: Any = None,
         optimizer: str | None = None,
+        mark: RoleMark | None = None,
     ) -> None:
         self.op, self.args, self.kwargs, self.out = op, args, kwargs, out
-        self.mode, self.line, self.optimizer = mode, line, optimizer
+        self.mode, self.line, self.optimizer, self.mark = mode, line, optimizer, mark
 
 
 class HeldActions:

@@ -70,6 +70,24 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleMark:
+    """What a recording of several roles knows of an action: which role takes it.
+
+    ``role`` is the rank of the role that has its results, None if that is the role that has
+    ``source`` of the crossing ``back``: a gradient goes back to where the value came from.
+    ``crosses`` says that the action is a copy on its way to another role.
+
+    >>> RoleMark(2, crosses=True)
+    RoleMark(role=2, crosses=True, back=None)
+    """
+
+    role: int | None
+    crosses: bool = False
+    back: int | None = None
+    """The number of a crossing, of those that the recording made in their order."""
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """One operation: a number of the op table, its operands, and where its results go.
 
@@ -102,7 +120,8 @@ class Program:
 
     ``inputs`` and ``state`` count the slots that are filled before it runs, ``constants`` are
     tensors of its own, ``outputs`` is the result: any nesting of slots and plain values.  ``lines``
-    says for each action where in the source it was recorded; it never travels.  ``facts`` is what
+    says for each action where in the source it was recorded, and ``marks`` what is known of the
+    role that takes it (none if the recording has no roles); they never travel.  ``facts`` is what
     was found out about the program whatever the elements of its constants are, under a name of
     whoever did: programs share it that differ in those alone.
 
@@ -120,6 +139,7 @@ class Program:
     constants: tuple[torch.Tensor, ...] = ()
     lines: tuple[str, ...] = field(default=(), compare=False, repr=False)
     facts: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    marks: tuple[RoleMark | None, ...] = field(default=(), compare=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         """Whether two programs are the same, constants by kind and elements."""
@@ -137,7 +157,7 @@ class Program:
     def on(self, constants: Sequence[torch.Tensor]) -> Self:
         """The same program on other constants of the same kinds."""
         known = (self.inputs, self.actions, self.outputs, self.state)
-        return type(self)(*known, tuple(constants), self.lines, self.facts)
+        return type(self)(*known, tuple(constants), self.lines, self.facts, self.marks)
 
 
 def _same_constant(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -231,6 +251,7 @@ def without_inputs(program: Program, values: Mapping[int, Any]) -> Program:
         program.state,
         program.constants,
         program.lines,
+        marks=program.marks,
     )
 
 

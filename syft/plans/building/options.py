@@ -256,11 +256,12 @@ def split_decisions(program: Program, first: int) -> tuple[Program, Program]:
     """
     found = _following(program, range(first, program.inputs))
     expected = {id(action) for action in found if action.op == EXPECT}
-    pairs = zip(program.actions, program.lines, strict=True)
-    left = [pair for pair in pairs if id(pair[0]) not in expected]
-    actions, lines = tuple(action for action, _ in left), tuple(line for _, line in left)
+    left = [at for at, one in enumerate(program.actions) if id(one) not in expected]
+    actions = tuple([program.actions[at] for at in left])
+    lines = tuple([program.lines[at] for at in left])
+    marks = tuple([program.marks[at] for at in left]) if program.marks else ()
     decisions = Program(program.inputs, tuple(found), ())
-    rest = changed(program, actions=actions, lines=lines)
+    rest = changed(program, actions=actions, lines=lines, marks=marks)
     return without_inputs(decisions, dict.fromkeys(range(first))), rest
 
 

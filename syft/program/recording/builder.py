@@ -270,6 +270,7 @@ class ProgramBuilder(HeldActions):
             actions = needed + actions
         self.actions = actions
         numbered, moved = self.numbered(self.given)
+        marks = tuple([item.mark for item in actions])
         return Program(
             inputs=len(self.given) - state - len(constants),
             actions=numbered,
@@ -277,6 +278,7 @@ class ProgramBuilder(HeldActions):
             state=state,
             constants=constants,
             lines=tuple([str(item.line) for item in actions]),
+            marks=marks if any(marks) else (),
         )
 
 

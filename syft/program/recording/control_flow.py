@@ -95,6 +95,11 @@ class ControlFlowTracer:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
+    @property
+    def tracer(self) -> Tracer:
+        """What records the function."""
+        return self._tracer
+
     def cond(self, pred: Any, then: Branch, otherwise: Branch, args: Sequence[Any]) -> Any:
         """Record both branches, and return the values of the one that ``pred`` selects now."""
         tracer, args = self._tracer, tuple(args)

@@ -57,6 +57,8 @@ class GradientTracker:
         self._zeros: dict[int, torch.Tensor] = {}
         """The gradients of zeros that backward has not confirmed yet."""
         self._backward_ran = False
+        self.goes_on = False
+        """Whether the backward pass goes on, so that gradients may still be missing."""
         self._last_read: dict[tuple[int, int], torch.Tensor] = {}
         """The gradient of a tensor when it was last read, by scope and tensor."""
 
@@ -121,7 +123,7 @@ class GradientTracker:
                 self._zeros.pop(id(tensor), None)
             elif id(tensor) in self._zeros:
                 unused.append(tensor)
-        if unused:
+        if unused and not self.goes_on:
             raise UnusedInBackward(unused)
         return result
 

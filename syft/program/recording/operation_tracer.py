@@ -26,7 +26,7 @@ from syft.ops.table import (
     Function,
 )
 from syft.program.held_actions import HeldAction
-from syft.program.program import slots_in
+from syft.program.program import RoleMark, slots_in
 from syft.program.recording.builder import ProgramBuilder
 from syft.program.recording.decisions import DecisionLog
 from syft.program.recording.environment.random_state import PreservedRandomState
@@ -75,6 +75,8 @@ class OperationTracer:
         self.gradients = gradients
         self.builder = ProgramBuilder(0)
         self.modes = ModeChanges()
+        self.mark: RoleMark | None = None
+        """What is known of the role that takes the actions that follow."""
         self.reads_sizes = False
         """Whether the user's code reads sizes."""
 
@@ -138,6 +140,7 @@ class OperationTracer:
             mode,
             line,
             optimizers[-1] if optimizers else None,
+            self.mark,
         )
 
     def _mark_written(self, flags: int, args: Arguments, kwargs: Keywords) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 import torch
@@ -68,6 +68,8 @@ class Tracer(TorchFunctionMode, NumberTracer):
         )
         self.refusals: list[tuple[str, str, str]] = []
         """The parts of each refusal that was raised, even if the function caught it."""
+        self.instead: Mapping[int, Function] = DECOMPOSITIONS
+        """By number: what is called, and recorded, instead of a function of torch."""
         self._is_paused = False
         self._scopes = itertools.count(1)
 
@@ -123,9 +125,9 @@ class Tracer(TorchFunctionMode, NumberTracer):
             return run_unlisted(function, args, kwargs)
         if number == _NEW and isinstance(args[-1], torch.Size):
             number, function = _NEW_EMPTY, torch.Tensor.new_empty  # a tuple would be the values
-        if number in DECOMPOSITIONS:
+        if number in self.instead:
             with self:
-                return DECOMPOSITIONS[number](*args, **kwargs)
+                return self.instead[number](*args, **kwargs)
         flags = FLAGS[number]
         if flags & _RETURNS_PYTHON_VALUES:
             trace = self.trace_metadata if flags & METADATA else self.trace_value

@@ -1,0 +1,235 @@
+"""What crosses from one role to another while a function of several roles is recorded.
+
+A role's tensors are plain tensors to the recording.  Sending one on is a copy with a mark, a leaf
+where it arrives.  So a backward pass ends there; what the pass found is sent back by a copy with a
+mark of its own, and the pass goes on from the tensor that was sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from syft.ops.nested import leaves
+from syft.ops.table import BY_NAME, Function
+from syft.program.program import RoleMark
+from syft.program.recording.tracer import Tracer
+
+
+class RoleRecorder(Protocol):
+    """Records the roles of a function that runs, to which it sends tensors as if to workers."""
+
+    def send(self, tensor: torch.Tensor, places: Sequence[Any]) -> torch.Tensor:
+        """The copy at a role: of what ``send`` and ``move`` are called with."""
+
+    def get(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The copy at the role of whoever runs the function."""
+
+
+ROLES: ContextVar[RoleRecorder | None] = ContextVar("roles", default=None)
+"""What records the roles of the function that runs, if it has roles."""
+
+
+class Crossing(NamedTuple):
+    """A tensor with a graph that went to another role: what it was, and the leaf there."""
+
+    number: int
+    sent: torch.Tensor
+    arrived: torch.Tensor
+
+
+class _Pass(NamedTuple):
+    """One backward pass at one role: where it begins, with which gradients, and its graph."""
+
+    roots: list[torch.Tensor]
+    crossings: list[Crossing]
+    nodes: set[Any]
+
+
+class Crossings:
+    """The crossings of one run of a function.
+
+    >>> tracer = Tracer()
+    >>> with tracer:
+    ...     x = Crossings(tracer).cross(torch.ones(2), 1)
+    >>> [item.mark for item in tracer.builder.actions]
+    [None, RoleMark(role=1, crosses=True, back=None)]
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._count = 0
+        self._followed: list[Crossing] = []
+        self._outside = tracer.instead
+        self._instead: dict[int, Function] = {
+            **tracer.instead,
+            BY_NAME["torch.Tensor.backward"]: self.backward_of_tensor,
+            BY_NAME["torch.autograd.backward"]: self.backward,
+            BY_NAME["torch.autograd.grad"]: self.grad,
+        }
+        tracer.instead = self._instead
+
+    @contextlib.contextmanager
+    def marked(self, mark: RoleMark) -> Iterator[None]:
+        """A context in which the actions get a mark."""
+        before, self._tracer.mark = self._tracer.mark, mark
+        try:
+            yield
+        finally:
+            self._tracer.mark = before
+
+    def cross(self, tensor: torch.Tensor, role: int) -> torch.Tensor:
+        """The copy of a tensor at another role; a backward pass over it goes on where it came
+        from, unless gradients are off.
+
+        Raises :class:`~syft.exceptions.CannotRecord` inside a branch.
+        """
+        arrived = self._copy(tensor, RoleMark(role, crosses=True))
+        if tensor.requires_grad and torch.is_grad_enabled():
+            arrived.requires_grad_()
+            self._followed.append(Crossing(self._count - 1, tensor, arrived))
+        return arrived
+
+    def _copy(self, tensor: torch.Tensor, mark: RoleMark) -> torch.Tensor:
+        if self._tracer.builder.in_branch:
+            instead = "send before sy.cond or sy.while_loop, or what it returns"
+            self._tracer.refuse("sending to another role inside a branch or a loop", instead)
+        self._count += 1
+        with torch.no_grad(), self.marked(mark):
+            return tensor.clone()
+
+    # -------------------------------------------------------------------------- backward passes
+
+    @contextlib.contextmanager
+    def _as_it_is(self) -> Iterator[None]:
+        """A context in which backward passes are recorded as they are anywhere else."""
+        self._tracer.instead = self._outside
+        try:
+            yield
+        finally:
+            self._tracer.instead = self._instead
+            self._tracer.gradients.goes_on = False
+
+    def grad(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """``torch.autograd.grad``; refused over a graph that goes on at other roles."""
+        if self._reached(_graph_behind(_tensors(outputs))):
+            instead = "call backward(), and read .grad"
+            self._tracer.refuse("torch.autograd.grad over several roles", instead)
+        with self._as_it_is():
+            return torch.autograd.grad(outputs, *args, **kwargs)
+
+    def backward_of_tensor(
+        self, tensor: torch.Tensor, gradient: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        """``tensor.backward()``, which goes on at other roles."""
+        self.backward(tensor, gradient, *args, **kwargs)
+
+    def backward(
+        self,
+        tensors: Any,
+        grad_tensors: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        grad_variables: Any = None,
+        inputs: Any = None,
+    ) -> None:
+        """``torch.autograd.backward``, which goes on at other roles."""
+        roots = _tensors(tensors)
+        nodes = _graph_behind(roots)
+        gradients = grad_variables if grad_tensors is None else grad_tensors
+        passes = self._passes(nodes)
+        if passes and (create_graph or inputs is not None):
+            instead = "leave out create_graph and inputs, or end the graph with detach()"
+            self._tracer.refuse("such a backward pass over several roles", instead)
+        with self._as_it_is():
+            if passes:
+                self._run([_Pass(roots, [], nodes), *passes], gradients, retain_graph)
+            else:
+                rest = {} if inputs is None else {"inputs": inputs}
+                torch.autograd.backward(tensors, gradients, retain_graph, create_graph, **rest)
+
+    def _reached(self, nodes: set[Any]) -> set[int]:
+        """The numbers of the crossings to which a graph leads back."""
+        ends = _ends_of(nodes)
+        return {each.number for each in self._followed if id(each.arrived) in ends}
+
+    def _passes(self, nodes: set[Any]) -> list[_Pass]:
+        """The passes that follow, in an order in which each has all its gradients.
+
+        A crossing depends on none that was made after it.  Those next to each other of which none
+        leads to another may run as one; what shares a part of a graph is at one role, and does.
+        """
+        wanted = self._reached(nodes)
+        group: list[_Pass] = []
+        done: list[_Pass] = []
+        for crossing in reversed(self._followed):
+            if crossing.number not in wanted:
+                continue
+            behind = _graph_behind([crossing.sent])
+            wanted |= self._reached(behind)
+            if any(id(crossing.arrived) in _ends_of(each.nodes) for each in group):
+                done += group
+                group = []
+            group = _with(group, _Pass([crossing.sent], [crossing], behind))
+        return [*done, *group]
+
+    def _run(self, passes: list[_Pass], gradients: Any, retain: bool | None) -> None:
+        for index, one in enumerate(passes):
+            later = set().union(*[each.nodes for each in passes[index + 1 :]])
+            self._tracer.gradients.goes_on = index + 1 < len(passes)
+            roots = one.roots
+            if one.crossings:
+                found = list(map(self._sent_back, one.crossings))
+                roots = [root for root, grad in zip(roots, found, strict=True) if grad is not None]
+                gradients = list(filter(_is_tensor, found))
+            if roots:
+                torch.autograd.backward(
+                    roots, gradients, retain_graph=not later.isdisjoint(one.nodes) or retain
+                )
+
+    def _sent_back(self, crossing: Crossing) -> torch.Tensor | None:
+        """The gradient of what arrived, at the role where it came from."""
+        found = crossing.arrived.grad
+        if found is None:
+            return None
+        back = self._copy(found, RoleMark(None, crosses=True, back=crossing.number))
+        crossing.arrived.grad = None
+        return back
+
+
+def _with(group: list[_Pass], new: _Pass) -> list[_Pass]:
+    """A group of passes with one more; those that share a part of a graph become one."""
+    joined = [new, *[each for each in group if not each.nodes.isdisjoint(new.nodes)]]
+    roots = [root for part in joined for root in part.roots]
+    crossings = [each for part in joined for each in part.crossings]
+    one = _Pass(roots, crossings, set().union(*[part.nodes for part in joined]))
+    return [*[each for each in group if each.nodes.isdisjoint(new.nodes)], one]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return list(filter(_is_tensor, leaves(values)))
+
+
+def _graph_behind(tensors: Iterable[torch.Tensor]) -> set[Any]:
+    """The nodes of the graph behind tensors."""
+    waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            waiting += [after for after, _ in node.next_functions if after is not None]
+    return seen
+
+
+def _ends_of(nodes: set[Any]) -> set[int]:
+    """The identities of the leaves where a graph ends."""
+    return {id(node.variable) for node in nodes if hasattr(node, "variable")}
