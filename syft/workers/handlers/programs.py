@@ -13,10 +13,12 @@ from typing import Any, cast
 
 from syft.exceptions import HookError
 from syft.ops.control import limited
+from syft.ops.nested import leaves
 from syft.ops.table import (
     FLAGS,
     GRADIENT,
     PROGRAM_FUNCTIONS,
+    READS_GRADIENT,
     SETS_GRADIENT,
     UNINITIALIZED,
     Function,
@@ -32,6 +34,7 @@ from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.handlers.program_sizes import SizedProgram, frees_results, runs_unseen
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, KeepingSizes
+from syft.workers.labels.memory_labels import combined
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
 
@@ -155,8 +158,8 @@ def lowered(program: Program, goes_on: bool = False) -> Lowered:
 def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer: Peer) -> Any:
     """Run a program of :func:`lowered` on its inputs and state on behalf of ``peer``.
 
-    At a worker with private values, each action runs like a single command: its results and writes
-    are guarded, an action that would reveal a value raises
+    Where it may reach something private, each action runs like a single command: its results and
+    writes are guarded, an action that would reveal a value raises
     :class:`~syft.exceptions.PermissionDenied`, and other errors are raised as
     :class:`~syft.workers.handlers.guarded_run.Concealed`.  Loops may take ``max_steps`` steps, a
     limit of the worker, and each action may use what the limits of the caller allow.
@@ -168,7 +171,8 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     """
     charges = core.store.charges
     charges.graphs.on_the_way = 0
-    if not (charges.guarded or program.branches):
+    private = charges.guarded and _may_reach_private(program.program, values)
+    if not (private or program.branches):
         seen = not runs_unseen(program, charges, values)
         results = SizedProgram(program, charges).run(values) if seen else program.run(values)
         if charges.graphs.on_the_way:
@@ -178,9 +182,24 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     charges.graphs.freed = False
     sized = SizedProgram(program, charges)
     with limited(core.limits.max_steps):
-        if not charges.guarded:
+        if not private:
             return sized.run(values)
         return GuardedRun(core, peer.user).run(cast(Lowered, sized), values)
+
+
+def _may_reach_private(program: Program, values: Sequence[Any]) -> bool:
+    """Whether a program has anything private among what it is given, or may reach it from there by
+    way of gradients and graphs.
+
+    >>> _may_reach_private(Program(1, (), ()), [torch.ones(2)])
+    False
+    """
+    found: bool | None = program.facts.get("gradients")
+    if found is None:
+        used = GRADIENT | READS_GRADIENT | SETS_GRADIENT
+        found = any(FLAGS[action.op] & used for action in actions_inside([program]))
+        program.facts["gradients"] = found
+    return found or combined(leaves((*values, *program.constants))) is not None
 
 
 def gradients_set(program: Program) -> dict[int, int | None]:
