@@ -73,7 +73,7 @@ from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
 from syft.workers.labels.cell import unsealed
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.memory_labels import LABEL
+from syft.workers.labels.memory_labels import LABEL, full_guard_of
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,
@@ -205,8 +205,7 @@ def handle(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Repl
             return Done(command.seq)
     elif command.drop:
         store.drop_all(command.drop, peer.dropped)
-    asked = command.op in _ASKING and not store.charges.guarded
-    if asked and (answer := _answer(core, command, frame, peer)) is not None:
+    if command.op in _ASKING and (answer := _answer(core, command, frame, peer)) is not None:
         return answer
     run = _make if command.out else _write
     try:
@@ -231,8 +230,8 @@ def _is_common(core: WorkerCore, command: Command, peer: Peer) -> bool:
 
 
 def _answer(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Value | None:
-    """The answer to a question about one tensor that is there, at a worker without private values;
-    None for any other, which the general path answers or refuses."""
+    """The answer to a question about one public tensor that is there; None for any other, which the
+    general path answers or refuses."""
     store, out = core.store, command.out
     if store.given_up or command.kwargs or len(command.args) != 1:
         return None
@@ -240,6 +239,8 @@ def _answer(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Val
         return None
     values = present(store.objects, command.args)
     if values is None or type(values[0]) is not _Tensor:
+        return None
+    if store.charges.guarded and full_guard_of(values[0]) is not None:
         return None
     if peer.knows != EVERYTHING:
         core.watch(peer)
