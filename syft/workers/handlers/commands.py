@@ -68,12 +68,12 @@ from syft.workers.handlers.command_graphs import (
     records,
     writes,
 )
-from syft.workers.handlers.present_operands import named_values, present
+from syft.workers.handlers.present_operands import named_values, present, public_tensor
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, sizes_within_memory
 from syft.workers.labels.cell import unsealed
 from syft.workers.labels.guards import Guard
-from syft.workers.labels.memory_labels import LABEL, full_guard_of
+from syft.workers.labels.memory_labels import LABEL
 from syft.workers.wire.messages import (
     COUNT_SHIFT,
     DEFAULT_DTYPE,
@@ -237,14 +237,12 @@ def _answer(core: WorkerCore, command: Command, frame: Frame, peer: Peer) -> Val
         return None
     if command.flags not in _NOT_EXPECTED or out not in _IDS or out in store.objects:
         return None
-    values = present(store.objects, command.args)
-    if values is None or type(values[0]) is not _Tensor:
-        return None
-    if store.charges.guarded and full_guard_of(values[0]) is not None:
+    tensor = public_tensor(store.objects, command.args[0])
+    if tensor is None:
         return None
     if peer.knows != EVERYTHING:
         core.watch(peer)
-    answer = _ASKING[command.op](values[0])
+    answer = _ASKING[command.op](tensor)
     return Call(core, command, frame, peer).tell(answer, lambda guard: False)
 
 

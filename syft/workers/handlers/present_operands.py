@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from syft.codes import TypeCode
 from syft.ops.nested import SCALAR_TYPES
 from syft.ops.returns import MOST
+from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.wire.references import REF, REFS
 
 _LIST = int(TypeCode.LIST)
@@ -44,6 +47,14 @@ def _present_list(objects: dict[int, Any], operand: list[Any]) -> list[Any]:
         if code == _LIST and _FLOATS.issuperset(map(type, operand[1:])):
             return operand[1:]
     raise ValueError
+
+
+def public_tensor(objects: dict[int, Any], operand: Any) -> torch.Tensor | None:
+    """The one tensor that an operand refers to, if it is there and everybody may read it."""
+    values = present(objects, (operand,))
+    if values is None or type(values[0]) is not torch.Tensor:
+        return None
+    return None if full_guard_of(values[0]) is not None else values[0]
 
 
 def named_values(objects: dict[int, Any], keywords: dict[str, Any]) -> dict[str, Any] | None:
