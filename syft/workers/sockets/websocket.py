@@ -57,7 +57,7 @@ _MOST_READS: Final = 64
 _MOST_MESSAGES: Final = 1 << 10
 """Messages after which no more is read in a row: 4 MB of small ones take half a second."""
 _MOST_PIECES: Final = 256
-"""Pieces of one text message: empty ones would have no end."""
+"""Pieces of one text message, and empty pieces of another one: these would have no end."""
 _MUCH: Final = 1 << 20
 """Bytes on their way out from which on it shows that some were taken: fewer lie in buffers."""
 _LARGE: Final = 1 << 14
@@ -110,7 +110,9 @@ class WebSocket:
         "_opcode",
         "_texts",
         "_keys",
+        "_empty",
         "_closing",
+        "_closed",
         "_waits",
     )
 
@@ -146,7 +148,9 @@ class WebSocket:
         self._opcode = CONTINUATION  # of the message in several frames, if one is on its way
         self._texts: list[bytes] = []
         self._keys: Iterator[bytes] = iter(())
+        self._empty = 0  # pieces without a byte of the message that is on its way
         self._closing = False
+        self._closed = False  # the other end has said that nothing follows
         self._waits = False  # a thread is inside a read that waits
 
     # ----------------------------------------------------------------------------------- out
@@ -244,12 +248,8 @@ class WebSocket:
 
     def close(self, code: int, reason: str) -> None:
         """Tell the other end that this is the end, and why, as far as it can be written at once."""
-        if not self._closing:
-            self._closing = True
-            text = reason.encode()[:120].decode(errors="ignore").encode()
-            self.put([struct.pack(">H", code) + text], CLOSE)
-            with contextlib.suppress(Exception):  # it may be closed because nothing can be written
-                self.flush()
+        text = reason.encode()[:120].decode(errors="ignore").encode()
+        self._say_goodbye(struct.pack(">H", code) + text)
         self.abandon()
 
     def forked(self) -> None:
@@ -278,7 +278,7 @@ class WebSocket:
         Raises :class:`ConnectionError` or another :class:`OSError` if the other end is gone, and
         :class:`~syft.exceptions.WireError` if it breaks a rule.
         """
-        if self._waits:
+        if self._waits or self._closed:
             return False
         came = False
         read = self.stream.read
@@ -303,7 +303,7 @@ class WebSocket:
             self._took(memory, count)
             reads += self._decompressed()
             enough = reads >= _MOST_READS or len(self.messages) >= _MOST_MESSAGES
-            if count < len(memory) or (enough and self.stream.blocks):
+            if count < len(memory) or (enough and self.stream.blocks) or self._closed:
                 return True
 
     def _decompressed(self) -> int:
@@ -472,12 +472,16 @@ class WebSocket:
             self._start += count
             self._fill(self._assembly, space, count)
         if not size:
+            self._empty += 1
+            if self._empty > _MOST_PIECES:
+                raise BrokenFraming(TOO_BIG, f"a message has more than {_MOST_PIECES} empty pieces")
             self._end_of_frame()
 
     def _end_of_frame(self) -> None:
         """Take in the large frame, if this was its last piece."""
         if self._final:
             assembly, self._assembly, self._opcode = self._assembly, None, CONTINUATION
+            self._empty = 0
             assert assembly is not None
             self.messages.append((BINARY, (assembly.channel, assembly.frame())))
 
@@ -488,12 +492,22 @@ class WebSocket:
             self._texts.append(data)
             self._opcode = TEXT
             if first > 127:
-                self.messages.append((TEXT, b"".join(self._texts)))
+                self.messages.append((TEXT, _utf8(b"".join(self._texts), "a text")))
                 self._texts, self._opcode = [], CONTINUATION
         elif opcode == PING and self.queued <= _MOST_JOINED:
             self.put([data], PONG)  # else nobody reads what is written, and it would pile up
         elif opcode == CLOSE:
             self.messages.append((CLOSE, _reason_of(data)))
+            self._closed, self._start = True, self._end  # what follows is not read: RFC 6455, 5.5.1
+            self._say_goodbye(data[:2])
+
+    def _say_goodbye(self, payload: bytes) -> None:
+        """Say once that nothing follows, as far as it can be written at once."""
+        if not self._closing:
+            self._closing = True
+            self.put([payload], CLOSE)
+            with contextlib.suppress(Exception):  # it may be closed because nothing can be written
+                self.flush()
 
 
 def _length_in(data: Any) -> int:
@@ -512,10 +526,16 @@ def _reason_of(data: bytes) -> tuple[int, str]:
     known = 1000 <= code <= 1014 and code not in (1004, 1005, 1006)
     if len(data) < 2 or not (known or 3000 <= code < 5000):
         raise BrokenFraming(PROTOCOL_ERROR, "a connection is closed with a code that nobody knows")
+    return code, _utf8(data[2:], "a reason").decode()
+
+
+def _utf8(data: bytes, what: str) -> bytes:
+    """The same bytes, if they are UTF-8."""
     try:
-        return code, data[2:].decode()
+        data.decode()
     except UnicodeDecodeError:
-        raise BrokenFraming(WRONG_DATA, "a reason is not UTF-8") from None
+        raise BrokenFraming(WRONG_DATA, f"{what} is not UTF-8") from None
+    return data
 
 
 def unmask(memory: memoryview, key: bytes, offset: int) -> None:
