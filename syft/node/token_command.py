@@ -46,6 +46,13 @@ def add_command(commands: Commands) -> None:
     new.add_argument(
         "--plans", action="store_true", help="the user may store and run plans, if the worker may"
     )
+    new.add_argument(
+        "--lease",
+        type=float,
+        metavar="HOURS",
+        help="how long the objects of the user are kept while it is gone: a laptop that sleeps "
+        "(as long as the worker says)",
+    )
     new.set_defaults(run=_make)
     rows = actions.add_parser("list", help="show whose tokens there are, without the secrets")
     rows.set_defaults(run=_show)
@@ -61,7 +68,8 @@ def add_command(commands: Commands) -> None:
 def _make(options: argparse.Namespace, now: float) -> None:
     book = TokenBook(options.token_file)
     read = options.read and [tag if tag.startswith("#") else f"#{tag}" for tag in options.read]
-    text = book.make(options.user, now, options.days, read, options.plans)
+    lease = None if options.lease is None else options.lease * 3600
+    text = book.make(options.user, now, options.days, read, options.plans, lease)
     print(text)
     until = _date(now + options.days * 86_400)
     said = f"The token of {options.user!r}, until {until}. It is not shown again:"

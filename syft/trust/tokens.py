@@ -63,9 +63,11 @@ class Grant:
     plans: bool
     """Whether the user may store and run plans."""
     expires: float
+    lease: float | None = None
+    """How many seconds what its holder has made outlives a connection; None: as the worker says."""
 
 
-class TokenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A token in the owner's listing, which shows no secret (times in seconds since 1970).
 
     >>> book = TokenBook()
@@ -80,6 +82,7 @@ class TokenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plans: bool
     made: _Seconds
     expires: _Seconds
+    lease: Annotated[float, msgspec.Meta(gt=0, le=30 * 86_400)] | None = None
 
 
 class _HashedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,7 +112,7 @@ class TokenBook:
     >>> book = TokenBook()
     >>> text = book.make("ann", now=0.0, days=30, read=["#mnist"])
     >>> book.check(text, now=1.0)
-    Grant(user='ann', read=frozenset({'#mnist'}), plans=False, expires=2592000.0)
+    Grant(user='ann', read=frozenset({'#mnist'}), plans=False, expires=2592000.0, lease=None)
     >>> print(book.check(text, now=31 * 86_400.0), book.check("syft_guessed", now=1.0))
     None None
     """
@@ -127,11 +130,13 @@ class TokenBook:
         days: float = 30,
         read: Iterable[str] | None = None,
         plans: bool = False,
+        lease: float | None = None,
     ) -> str:
         """Make a token and return its text, which cannot be seen again.
 
         ``read`` are the tags that the user may read (None: all); ``plans``: may store and run
-        plans.  ``now`` is in seconds since 1970.  Raises
+        plans.  ``lease`` is how many seconds what the user has made at a worker outlives a
+        connection (None: as long as the worker says).  ``now`` is in seconds since 1970.  Raises
         :class:`~syft.exceptions.UnusableSetting` for names or days that make no sense,
         :class:`~syft.exceptions.FileRefused` as :meth:`check` does, and ``OSError`` where the file
         cannot be written.
@@ -143,12 +148,14 @@ class TokenBook:
         tags = None if read is None else _checked_tags(read)
         if not 0 < days <= _MOST_DAYS:
             raise UnusableSetting("days", f"a number over 0, and at most {_MOST_DAYS}", repr(days))
+        if lease is not None and not 0 < lease <= 30 * _DAY:
+            raise UnusableSetting("a lease", "over 0 seconds, and at most 30 days", repr(lease))
         expires = now + days * _DAY
         if not 0 <= now <= expires < _YEAR_10000:
             raise UnusableSetting("now", "seconds since 1970", repr(now))
         key_id = secrets.token_hex(8)
         text = f"{_PREFIX}_{key_id}_{secrets.token_urlsafe(32)}"
-        row = TokenRow(key_id, user, tags, plans, now, expires)
+        row = TokenRow(key_id, user, tags, plans, now, expires, lease)
         with self._changing():
             self._write({**self._tokens(), key_id: _HashedToken(_digest(text), row)})
         return text
@@ -172,7 +179,7 @@ class TokenBook:
         if held is None or not same or not now < held.token.expires:
             return None
         row = held.token
-        return Grant(row.user, row.read, row.plans, row.expires)
+        return Grant(row.user, row.read, row.plans, row.expires, row.lease)
 
     def revoke(self, key_id: str) -> None:
         """Take a token out of the book; from now on it is refused.

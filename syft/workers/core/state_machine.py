@@ -109,6 +109,8 @@ class WorkerCore:
     whose callers have names of their own for other workers."""
     place_of_caller: Callable[[Peer], str] = attrgetter("name")
     """The worker that a caller is, likewise."""
+    trace_of: Callable[[BaseException], str | None] = staticmethod(lambda error: None)
+    """What a caller is told in the place of the traceback of an error; None: the traceback."""
     place_of: Callable[[str], str] = str
     """The worker that a name means, for guards that name workers: a name that the owner of this one
     knows it by, or one that no guard has."""
@@ -324,7 +326,8 @@ class WorkerCore:
         """An exception as a reply; ``hidden`` leaves out its text and traceback.  ``action`` says
         which one of a group raised it."""
         told = without_device(error, self.name)
-        return Failure(seq, pack_error(told, Packer(), hidden=hidden), action)
+        trace = None if hidden else self.trace_of(told)
+        return Failure(seq, pack_error(told, Packer(), trace, hidden), action)
 
     # ------------------------------------------------------------------------------------ waiting
 

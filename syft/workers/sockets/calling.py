@@ -23,6 +23,7 @@ from syft.workers.sockets.large_memory import LargeMemory
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_messages import Busy, Bye, Introduction, Meet, Open, Resume
 from syft.workers.sockets.progress import Progress
+from syft.workers.sockets.steady_clock import seconds_ahead
 from syft.workers.sockets.tunnels import Relays
 from syft.workers.sockets.websocket import GOING_AWAY, WebSocket
 
@@ -207,6 +208,7 @@ class CallingBoard(Board):
         except WorkerRefused as error:
             line.end(error.reason)
             raise WorkerLost(line.name, error.reason) from None
+        line.ahead = seconds_ahead(welcome.clock)
         self.add(line, websocket, welcome.received)
         self.push(line)
         return True
@@ -216,6 +218,21 @@ class CallingBoard(Board):
         with contextlib.suppress(WorkerLost):
             if line.websocket is None:
                 self.reconnects(line)
+
+    def look_at(self, line: Line) -> None:
+        """See whether a line goes on: a worker that has started anew does not know it.
+
+        Raises :class:`OSError` if nobody answers where the worker was.
+        """
+        with self.monitor:
+            self.turn(None, False)
+            if line.websocket is not None or line.ended is not None:
+                return
+            try:
+                self.reconnects(line)
+            except WorkerLost as lost:
+                if line.ended is None:
+                    raise ConnectionRefusedError(str(lost)) from None
 
     # ---------------------------------------------------------------------- what workers ask
 

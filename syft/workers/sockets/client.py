@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import threading
-import time
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -35,6 +34,7 @@ from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_messages import Introduction, Meet, Welcome
 from syft.workers.sockets.line_transport import LineWorker
+from syft.workers.sockets.steady_clock import seconds_ahead, steady_time
 from syft.workers.sockets.websocket import WebSocket
 from syft.workers.wire.messages import Drop, Search
 
@@ -249,6 +249,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         line = Line(id, target.limits, odd=False)
         line.id, line.secret, line.user = welcome.line, welcome.secret, welcome.user
         line.users.add(line.user)
+        line.ahead = seconds_ahead(welcome.clock)
         line.heartbeat = sensible(target.heartbeat, welcome.heartbeat)
         exchange = _exchange_of(network)
         super().__init__(exchange.board, id, line, local.id, welcome.worker)
@@ -311,7 +312,8 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
         user = line.user if meet.user is None else meet.user
         if user is not None and user not in line.users:
             self._prove(user)
-        ticket = Ticket(line.id, holder, user, time.time() + TICKET_SECONDS)
+        until = steady_time() + line.ahead + TICKET_SECONDS
+        ticket = Ticket(line.id, holder, user, until)
         text = tickets.mint(ticket_key(line.secret), ticket)
         fingerprint = self.target_address.fingerprint
         return Introduction(
@@ -409,10 +411,11 @@ def _there_already(
     network: Network, id: str | None, asked: AskedFor
 ) -> WebsocketClientWorker | None:
     """The worker for which a program asks again; one whose connection was lost makes room."""
-    for worker in network.workers.values():
+    for worker in tuple(network.workers.values()):
         if not isinstance(worker, WebsocketClientWorker) or worker.asked != asked:
             continue
         if worker.id == (id or worker.target):
+            worker.board.look_at(worker.line)
             if worker.line.ended is None:
                 return worker
             worker.close()

@@ -44,6 +44,7 @@ from syft.workers.sockets.line_messages import (
 from syft.workers.sockets.line_transport import LineWorker
 from syft.workers.sockets.serving import ServingBoard
 from syft.workers.sockets.sparse_log import STRANGERS, VISITS
+from syft.workers.sockets.steady_clock import steady_time
 from syft.workers.sockets.streams import Stream
 from syft.workers.sockets.websocket import REFUSED, TEXT, WebSocket
 
@@ -191,6 +192,8 @@ class Reception:
         """By the id of their line."""
         self._by_peer: dict[int, Guest] = {}
         self._spent = SpentTickets()
+        self._mark = f"{secrets.token_hex(4)}-"  # of the lines of this process
+        self._no_secret = secrets.token_urlsafe(32)  # compared with where a line is unknown
         self._forget = forget
         board.acts[Open] = self.open
         board.reached_for = self.reached_for
@@ -225,8 +228,9 @@ class Reception:
             plans=bool(self.worker.core.allow_plans) and (not guest.grant or guest.grant.plans),
             sizes=sizes_of(self.limits),
             heartbeat=self.heartbeat,
-            lease=self.lease,
+            lease=self._lease_of(guest),
             received=line.received,
+            clock=steady_time(),
         )
         caller.websocket.put([encode_greeting(welcome)], TEXT)
         caller.websocket.trusted = True
@@ -278,12 +282,10 @@ class Reception:
     def _known(self, resume: Resume) -> Guest:
         """The guest that comes back over another connection."""
         guest = self.guests.get(resume.line)
-        secret = guest.line.secret if guest is not None else secrets.token_urlsafe(32)
+        secret = guest.line.secret if guest is not None else self._no_secret
         said = resume.secret.encode(errors="surrogatepass")  # as texts only ASCII can be compared
         if not hmac.compare_digest(secret.encode(), said) or guest is None:
-            raise NotWelcome(
-                "unknown line", "the worker has started anew, or has given the line up"
-            )
+            raise NotWelcome("unknown line", self._why_unknown(resume.line))
         if guest.line.ended is not None:  # what it has here is about to be freed
             raise NotWelcome("unknown line", guest.line.ended)
         if not self._is_trusted(guest):
@@ -292,6 +294,17 @@ class Reception:
             raise NotWelcome("unknown line", "the caller has not received what was sent")
         self.board.detach(guest.line)
         return guest
+
+    def _why_unknown(self, line: str) -> str:
+        """What has become of a line that is not here any more."""
+        if not line.startswith(self._mark):
+            return "the worker has started anew: what this program had there is gone"
+        return "the worker has given the line up: nobody came back for it within its lease"
+
+    def _lease_of(self, guest: Guest) -> float:
+        """How many seconds a guest may be gone: what its token says, or what the worker does."""
+        said = None if guest.grant is None else guest.grant.lease
+        return self.lease if said is None else said
 
     def _granted(self, host: str | None, token: str | None) -> Grant | None:
         """What a token grants; None for a caller that is nobody in particular."""
@@ -335,7 +348,7 @@ class Reception:
         return self._enter(guest)
 
     def _read_ticket(self, text: str) -> tuple[Guest, Ticket]:
-        now = time.time()
+        now = steady_time()
         try:
             origin = self.guests.get(tickets.session_of(text))
             if origin is None:
@@ -391,7 +404,7 @@ class Reception:
 
     def _enter(self, guest: Guest) -> Guest:
         line = guest.line
-        line.id, line.secret = secrets.token_urlsafe(16), secrets.token_urlsafe(32)
+        line.id, line.secret = self._mark + secrets.token_urlsafe(16), secrets.token_urlsafe(32)
         line.user = guest.user
         line.heartbeat = self.heartbeat
         line.name = guest.name
@@ -513,7 +526,7 @@ class Reception:
                 self.dismiss(guest, "its token has expired or was revoked")
             elif guest.line.broken_since is not None:
                 asked = guest.line.received > 0 or guest.line.user is not None
-                if now - guest.line.broken_since > self.lease or not asked:
+                if now - guest.line.broken_since > self._lease_of(guest) or not asked:
                     self.dismiss(guest, f"{guest.name} did not come back")
                 else:
                     absent.append(guest)

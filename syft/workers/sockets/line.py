@@ -148,6 +148,8 @@ class Line:
         self.deadlines: dict[int, tuple[float, float]] = {}
         """By the numbers of threads that wait for the other end: the monotonic time at which the
         wait is over, and how many seconds it may last."""
+        self.ahead = 0.0
+        """Seconds by which the clock of the worker at the other end is ahead of this one's."""
         self.heartbeat = 2.0
         self.pinged = self.signed = 0.0
         self.why = ""

@@ -82,6 +82,7 @@ class Welcome(Greeting, tag="welcome"):
 
     ``name`` is how the worker calls the caller, ``secret`` what the caller needs to go on with the
     line ``line`` over another connection, and ``received`` how many of its messages have arrived.
+    ``clock`` is what the worker's clock shows (seconds since 1970), by which tickets expire.
     """
 
     worker: str
@@ -98,6 +99,7 @@ class Welcome(Greeting, tag="welcome"):
     heartbeat: float = 2.0
     lease: float = 0.0
     received: int = 0
+    clock: float | None = None
 
 
 class Refused(Greeting, tag="refused"):

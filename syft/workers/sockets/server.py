@@ -26,6 +26,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.shells.virtual import Hooked, VirtualWorker
 from syft.workers.sockets.address import Address, is_loopback
+from syft.workers.sockets.failure_log import FailureLog
 from syft.workers.sockets.guests import Caller, Guest, Reception
 from syft.workers.sockets.introducing import IntroducedWorker, connect
 from syft.workers.sockets.line import Line
@@ -140,6 +141,7 @@ class WebsocketServerWorker(VirtualWorker):
         )
         self.core.addressed = self._addressed
         self.core.place_of = self._place_of
+        self.core.trace_of = FailureLog(self.board.doing)
         self.core.place_of_caller = _place_of_nobody
         self.destinations = dict(destinations or {})
         """The workers that guards here may name: by name, how they are known."""

@@ -301,6 +301,13 @@ class ServingBoard(Board):
         finally:
             self._stands_in = False
 
+    def doing(self) -> str:
+        """Which operation runs, and for whom."""
+        if self._running is None:
+            return "no request"
+        _, frame, peer = self._running
+        return f"{described(frame)} for {peer.user or peer.called}"
+
     def _tell_busy(self, running: tuple[float, Frame, Peer]) -> None:
         """Tell those who wait what they wait for, once a second."""
         since, frame, peer = running

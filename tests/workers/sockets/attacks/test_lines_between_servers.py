@@ -197,7 +197,7 @@ def test_a_line_that_was_given_up_meanwhile_is_over(hook: sy.TorchHook) -> None:
         line = the_line(here)
         line.secret = "another one"
         cut(line)
-        with pytest.raises(WorkerLost, match="has started anew, or has given the line up"):
+        with pytest.raises(WorkerLost, match="has given the line up"):
             with here.owning():
                 here.board.wait_until_arrived(_with_something_to_say(line))
         assert line not in here.board.lines and not here.board.redialler.knows(line)
