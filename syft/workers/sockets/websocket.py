@@ -151,7 +151,7 @@ class WebSocket:
         self._empty = 0  # pieces without a byte of the message that is on its way
         self._closing = False
         self._closed = False  # the other end has said that nothing follows
-        self._waits = False  # a thread is inside a read that waits
+        self._waits = False  # a thread is inside a read that waits, or nothing more is to be read
 
     # ----------------------------------------------------------------------------------- out
 
@@ -278,7 +278,7 @@ class WebSocket:
         Raises :class:`ConnectionError` or another :class:`OSError` if the other end is gone, and
         :class:`~syft.exceptions.WireError` if it breaks a rule.
         """
-        if self._waits or self._closed:
+        if self._waits:
             return False
         came = False
         read = self.stream.read
@@ -303,11 +303,14 @@ class WebSocket:
             self._took(memory, count)
             reads += self._decompressed()
             enough = reads >= _MOST_READS or len(self.messages) >= _MOST_MESSAGES
-            if count < len(memory) or (enough and self.stream.blocks) or self._closed:
+            if count < len(memory) or (enough and self.stream.blocks):
                 return True
 
     def _decompressed(self) -> int:
-        """How many reads what was decompressed since the last call is worth."""
+        """How many reads what was decompressed since the last call is worth; all of them, if
+        nothing is to follow."""
+        if self._closed:
+            return _MOST_READS
         assembly = self._assembly
         if assembly is None or not assembly.expanded:
             return 0
@@ -498,7 +501,8 @@ class WebSocket:
             self.put([data], PONG)  # else nobody reads what is written, and it would pile up
         elif opcode == CLOSE:
             self.messages.append((CLOSE, _reason_of(data)))
-            self._closed, self._start = True, self._end  # what follows is not read: RFC 6455, 5.5.1
+            self._end = self._start  # what follows is not read: RFC 6455, 5.5.1
+            self._closed = self._waits = True
             self._say_goodbye(data[:2])
 
     def _say_goodbye(self, payload: bytes) -> None:
