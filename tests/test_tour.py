@@ -76,6 +76,11 @@ def test_stops_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         tour.main(["gat"])
 
 
+def test_what_is_refused_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    tour.main(["refused"])
+    assert "PermissionDenied" in capsys.readouterr().out
+
+
 def test_a_long_name_has_a_line_of_its_own() -> None:
     place = "workers/execution/private_results.py:private_result"
     short = tour._shown(tour.Seen(place, 0, 1), 1)

@@ -182,7 +182,10 @@ class DeviceHook:
 
 
 def _of_ours(place: Any) -> torch.device | None:
-    """The device of a worker that a place names; None if torch knows the place itself."""
+    """The device of a worker that a place names; None if torch knows the place itself.
+
+    >>> _of_ours(torch.float64)
+    """
     if type(place) not in (str, torch.device):
         return None
     device = device_meant(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -184,3 +185,12 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
         [*command, "--token-file", str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1 and done.stderr.startswith("syft: Cannot use")
+
+
+def test_the_command_is_there_as_a_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["syft", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("syft.node", run_name="__main__")
+    assert not ended.value.code and "worker" in capsys.readouterr().out

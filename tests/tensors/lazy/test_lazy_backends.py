@@ -77,6 +77,16 @@ def test_wrong_results_are_refused(results: Any, text: str) -> None:
                 y.to_eager()
 
 
+def test_a_result_gets_the_strides_that_were_told() -> None:
+    def transposed(program: LazyProgram) -> Any:
+        return lambda values: ((values[0].t().contiguous() * 2).t(),)
+
+    x = torch.arange(6.0).view(2, 3)
+    with sy.lazy(False, backend=transposed):
+        y = x.to_lazy() * 2
+        assert torch.equal(y.to_eager(), x * 2) and y.to_eager().stride() == (3, 1)
+
+
 def test_a_view_must_lie_in_its_memory() -> None:
     def copying(program: LazyProgram) -> Any:
         return lambda values: (values[0].t().clone(),)
