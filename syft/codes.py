@@ -93,6 +93,7 @@ class TypeCode(WireCode):
     REFS = 69, "id, … — a list of tensors in the receiving worker's store"
     SHARE_PROGRAM = 70, "as PROGRAM, its actions of a ShareCode — see Shares"
     # 71 was an operand of a share program: it is a SLOT.
+    ROLE = 72, "name, program, [source, …], [target, …], [state, …], [tag, …], description"
 
 
 RESERVED: frozenset[TypeCode] = frozenset((TypeCode.PROMISE,))
@@ -381,6 +382,8 @@ class ErrorCode(WireCode):
     DEVICE_MISMATCH = 197
     STALE_OPERAND = 198
     PROTOCOL_ERROR = 199
+    INPUT_REFUSED = 200
+    EXECUTION_CANCELLED = 201
 
 
 class LineCode(WireCode):
@@ -468,6 +471,8 @@ class CollectiveCode(WireCode):
     SPLIT = 5, "a tensor at one worker becomes a shared one"
     DEAL_AHEAD = 6, "what the parties need of a program that comes later"
     ROLL_BACK = 7, "the parties undo what programs have written in place, and go on"
+    ROLE = 8, "a role of a protocol"
+    SUBMIT = 9, "an object at a worker goes to a role as one of its inputs"
 
 
 PYTHON_TYPES: tuple[type, ...] = (bool, int, float, complex)

@@ -278,6 +278,14 @@ TEXTS = [
         "token with --plans.",
     ),
     (
+        e.InputRefused("alice", "input 0", "it has come already"),
+        "Worker 'alice' refuses input 0 of an execution: it has come already.",
+    ),
+    (
+        e.ExecutionCancelled("alice", "the sensor broke"),
+        "The execution at worker 'alice' was cancelled: the sensor broke. Start another one.",
+    ),
+    (
         e.PermissionDenied("get", "bob", "mallory"),
         "get: this value on 'bob' is private, and user 'mallory' may not read it.",
     ),

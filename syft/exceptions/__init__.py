@@ -54,6 +54,8 @@ exception to that.
     │   ├── OtherPath                a size or number by which the function decides is another
     │   ├── ProtocolError            a protocol that does not say who does something
     │   ├── StateMismatch            a state tensor was replaced by one that does not fit
+    │   ├── InputRefused             an execution of a protocol takes no such value, or not now
+    │   ├── ExecutionCancelled       whoever started the execution has cancelled it; says why
     │   └── PlansNotAllowed          the owner of the worker lets nobody run plans there
     ├── SharingError
     │   ├── NotShareable             it must be encoded first, or lies elsewhere (a TypeError too)
@@ -103,6 +105,8 @@ from syft.exceptions.operation_errors import UnknownOperation as UnknownOperatio
 from syft.exceptions.operation_errors import UnsupportedOperation as UnsupportedOperation
 from syft.exceptions.operation_errors import CannotRecord as CannotRecord
 from syft.exceptions.operation_errors import FrozenPath as FrozenPath
+from syft.exceptions.operation_errors import ExecutionCancelled as ExecutionCancelled
+from syft.exceptions.operation_errors import InputRefused as InputRefused
 from syft.exceptions.operation_errors import NotBuilt as NotBuilt
 from syft.exceptions.operation_errors import PlansNotAllowed as PlansNotAllowed
 from syft.exceptions.operation_errors import ProgramError as ProgramError

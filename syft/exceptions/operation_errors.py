@@ -360,6 +360,37 @@ tensor of the same shape and dtype there, or build the plan again.
         )
 
 
+class InputRefused(ProgramError):
+    """An execution of a protocol takes no such value, from there, or now.
+
+    >>> print(InputRefused("alice", "input 0", "it has come already"))
+    Worker 'alice' refuses input 0 of an execution: it has come already.
+    """
+
+    def __init__(self, worker: str, what: str, why: str) -> None:
+        super().__init__(worker, what, why)
+        self.worker, self.what, self.why = worker, what, why
+
+    def __str__(self) -> str:
+        return f"Worker {self.worker!r} refuses {self.what} of an execution: {self.why}."
+
+
+class ExecutionCancelled(ProgramError):
+    """Whoever started the execution of a protocol has cancelled it.
+
+    >>> print(ExecutionCancelled("alice", "the sensor broke"))
+    The execution at worker 'alice' was cancelled: the sensor broke. Start another one.
+    """
+
+    def __init__(self, worker: str, reason: str) -> None:
+        super().__init__(worker, reason)
+        self.worker, self.reason = worker, reason
+
+    def __str__(self) -> str:
+        text = f"The execution at worker {self.worker!r} was cancelled: {self.reason}"
+        return f"{text}. Start another one."
+
+
 class PlansNotAllowed(ProgramError):
     """The owner of the worker does not allow plans there.
 

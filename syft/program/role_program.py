@@ -43,6 +43,12 @@ class RoleProgram:
         return tuple(place for place, rank in enumerate(self.targets) if rank is None)
 
     @property
+    def answers(self) -> bool:
+        """Whether its worker says when the role has run: of one that only sends to others, what it
+        sends says so."""
+        return bool(self.kept_outputs or self.program.state or not self.letters_to)
+
+    @property
     def letters_from(self) -> dict[int, tuple[int, ...]]:
         """The places of the inputs that come from each role."""
         return _by_rank(self.sources)

@@ -35,12 +35,20 @@ class RisingNumbers:
         self._floor: int | None = None
         self._used: dict[int, None] = {}
 
+    def has(self, number: int) -> bool:
+        """Whether a number counts as used.
+
+        >>> used = RisingNumbers(); used.admit(5), used.has(5), used.has(6)
+        (True, True, False)
+        """
+        return number in self._used or (self._floor is not None and number <= self._floor)
+
     def admit(self, number: int) -> bool:
         """Note that a number is used; whether it is new.
 
         What is below the highest number that was forgotten counts as used.
         """
-        if number in self._used or (self._floor is not None and number <= self._floor):
+        if self.has(number):
             return False
         self._used[number] = None
         if len(self._used) > KEPT:
@@ -64,7 +72,7 @@ class Session:
     0
     """
 
-    __slots__ = ("failures", "numbers", "account", "executions")
+    __slots__ = ("failures", "numbers", "account")
 
     def __init__(self) -> None:
         self.failures = 0
@@ -73,8 +81,10 @@ class Session:
         """The definitions behind the numbers that the caller has used."""
         self.account = Account()
         """What the caller has at the worker, for the limits that it is under."""
-        self.executions = RisingNumbers()
-        """The collective operations that the caller has started."""
+
+
+class ProgramMark:
+    """Stands for a program on whose behalf workers call."""
 
 
 Place = tuple[object, str]

@@ -24,7 +24,7 @@ What a handler itself has to do begins when all this is done:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final
@@ -199,13 +199,19 @@ class Call(msgspec.Struct, eq=False):
         return self.peer.user_named(named, self.core.name) if named else self.peer.user
 
     def check_leaves(
-        self, guard: Guard | None, action: str = "get", id: int | None = None, only: str = ""
+        self,
+        guard: Guard | None,
+        action: str = "get",
+        id: int | None = None,
+        only: str = "",
+        approved: Container[str] = (),
     ) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if a value may not leave for the user
         whom the request names, or on behalf of that user for the workers where the request has it
         go: all of them, or the ``only`` one that its caller calls so.
 
-        What is private and goes nowhere is refused: nobody could be asked about it.
+        What is private and goes nowhere is refused: nobody could be asked about it.  To the
+        ``approved`` workers it may go whoever asks, as the owner has said, if its shape is public.
         """
         user, here = self.user, self.core.name
         if guard is None:
@@ -219,7 +225,7 @@ class Call(msgspec.Struct, eq=False):
         if not places:
             raise self._undeclared()
         for place in places:
-            if place != HERE:
+            if place != HERE and (place not in approved or guard.shape_hidden):
                 check_leaving(guard, place, user, action, here, id)
 
     @property
@@ -248,11 +254,16 @@ class Call(msgspec.Struct, eq=False):
         action: str,
         letters: Iterable[tuple[str, Iterable[Any], Callable[[tuple[Any, ...]], messages.Message]]],
         private: bool,
+        approved: Container[str] | None = None,
     ) -> None:
         """Send values on in messages, each to a worker where the request has them go, if all that
-        is guarded so may go to all of these."""
-        self.check_leaves(guard, action)
+        is guarded so may go to all of these; with ``approved`` workers, only to those that get
+        it."""
+        if approved is None:
+            self.check_leaves(guard, action)
         for to, values, message in letters:
+            if approved is not None:
+                self.check_leaves(guard, action, only=to, approved=approved)
             packer = Packer(limits=self.core.limits)
             operands = tuple(
                 pack(value.contiguous() if isinstance(value, torch.Tensor) else value, packer)

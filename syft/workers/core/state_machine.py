@@ -29,7 +29,6 @@ from syft.exceptions import (
     ObjectNotReady,
     PermissionDenied,
     PromiseGivenUp,
-    SyftError,
     WireError,
     WorkerLost,
 )
@@ -47,7 +46,14 @@ from syft.workers.core.findable import check_named
 from syft.workers.core.open_promises import named
 from syft.workers.core.outgoing import Outgoing
 from syft.workers.core.owners import Owners
-from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer, Place, Session
+from syft.workers.core.peer import (
+    EVERYTHING,
+    GRADIENTS,
+    Peer,
+    Place,
+    RisingNumbers,
+    Session,
+)
 from syft.workers.core.peer_limits import Nesting
 from syft.workers.core.peer_limits import DEFAULT_PEER_LIMITS, Account, PeerLimits
 from syft.workers.core.shares import Confined
@@ -147,10 +153,15 @@ class WorkerCore:
         self.holdings = StoredTensors(self.store, self.dataflow)
         """What is told of tensors that are moved to private memory."""
         self.sessions: dict[int, Any] = {}
+        self.past: WeakKeyDictionary[object, RisingNumbers] = WeakKeyDictionary()
+        """The numbers of collective operations that have ended here, by the program that has
+        started them (this core, for those in its process): what comes late for them is refused."""
         self.ended: OrderedDict[int, Any] = OrderedDict()
-        """Collective operations that have ended here: later messages for them are ignored."""
-        self.aborted: dict[tuple[int, Place], SyftError] = {}
+        """Those of them on shared tensors: what fails late may have to be undone."""
+        self.aborted: dict[tuple[int, Place], Any] = {}
         """Parties that have failed of those that have not begun here, and why."""
+        self.approved: dict[bytes, frozenset[str]] = {}
+        """To which workers the owner lets private values go that a role sends, by its digest."""
         self.waiting_to_go: Evictions[int] = Evictions()
         self.failures_to_go: Evictions[tuple[int, Place]] = Evictions()
         """Which of those that have not begun, and of their failures, go if there are too many."""

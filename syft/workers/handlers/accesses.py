@@ -181,9 +181,9 @@ class _Flow:
         whole = self._behind((action.args, action.kwargs))
         if ops & _JOINING:
             self._groups = [group for group in self._groups if not group & whole] + [whole]
-        if any(map(_written_by, inner)):
+        if any(map(written_by, inner)):
             self.writes |= whole
-        self.writes |= self._behind(_written_by(action))
+        self.writes |= self._behind(written_by(action))
         if ops & ADDING_GRADIENTS:
             # A gradient that was set is added to in place, and is the memory of something else.
             for group in self._groups:
@@ -216,10 +216,17 @@ def actions_inside(operands: Any) -> Iterator[Action]:
                 yield from actions_inside((action.args, action.kwargs))
 
 
-def _written_by(action: Action) -> tuple[Any, ...]:
+def written_by(action: Action) -> tuple[Any, ...]:
+    """The operands to which an action may write, apart from what programs among them do.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> from syft.program.program import Slot
+    >>> written_by(Action(BY_NAME["torch.Tensor.add_"], (Slot(1), Slot(0)), {}, None))
+    (Slot(1),)
+    """
     written = _written(action.op, FLAGS[action.op], action.args, action.kwargs)
     return tuple(operand for operand in written if operand is not None)
 
 
 def _returns_argument(action: Action) -> bool:
-    return bool(_written_by(action)) and not FLAGS[action.op] & MUTATES_OTHERS
+    return bool(written_by(action)) and not FLAGS[action.op] & MUTATES_OTHERS

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from syft.codes import CollectiveCode
 from syft.exceptions import (
+    ExecutionCancelled,
+    InputRefused,
     LimitExceeded,
     MalformedMessage,
     ObjectIdTaken,
     RemoteFailure,
     SyftError,
 )
+from syft.serde.errors import unpack_error
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
 from syft.workers.core.access import READS, Access
@@ -35,30 +38,30 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.executions import (
     ACTION,
-    Ended,
-    Execution,
-    cause_of,
+    PartExecution,
     charge,
     collect,
     end,
     fail,
+    has_ended,
     has_started,
     keep,
     note_failure,
     refuse,
     resume,
     session_of,
-    stop,
-    tell_others,
 )
 from syft.workers.handlers.party_programs import (
+    DECLARED,
     GUARDING,
     PROGRAMS,
+    Failed,
     HostedParty,
     Letter,
     Party,
     PartyProgram,
 )
+from syft.workers.handlers.telling_failures import Ended, failed_of, others_told, stop, tell_others
 from syft.workers.labels.cell import elements_guard_of, kind_of
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
@@ -75,18 +78,18 @@ MAX_ROUNDS = 2**20
         makes="outs",
         plain="program, execution, rank",
         leaves="the other parties",
-        to=lambda call: [*map(call.core.place_of, _others(call))] or [HERE],
+        to=lambda call: [*map(call.core.place_of, others_told(call.core, call.message))] or [HERE],
         answers=(Done, Parked),
         reading=lambda call: _entered(call, call.message, call.peer),
         named=lambda call: call.read[2],
         outs=lambda call: (),
-        access=lambda call: _order(call.message) if call.read[0] else READS,
+        access=lambda call: _order(call.core, call.message) if call.read[0] else READS,
     ),
 )
 def start(call: Call, message: Start) -> Parked | None:
     """Start this worker's part, when its inputs are present."""
     core, permit = call.core, call.read[1]
-    session: Execution | None = call.read[0]
+    session: PartExecution | None = call.read[0]
     if session is not core.sessions.get(message.execution) or session is None:
         return None  # it has failed, maybe while it waited for its inputs
     try:
@@ -97,17 +100,13 @@ def start(call: Call, message: Start) -> Parked | None:
         fail(core, message.execution, session, error)
         return None
     resume(core, message.execution, session, False)
-    return Parked(message.seq) if message.execution in core.sessions else None
-
-
-def _others(call: Call) -> list[str]:
-    """The parties besides this worker."""
-    return [name for name in call.message.parties if name != call.core.name]
+    waits = message.execution in core.sessions and message.program not in DECLARED
+    return Parked(message.seq) if waits else None
 
 
 def _entered(
     call: Call, message: Start, peer: Peer
-) -> tuple[Execution | None, Permit | None, Collection[int]]:
+) -> tuple[PartExecution | None, Permit | None, Collection[int]]:
     """Promise the results of this worker's part, which is None if another party has failed.
 
     Returns the ids of its inputs with it.
@@ -128,29 +127,33 @@ def _entered(
     for out in message.outs:
         core.store.promise(out)
     core.note_made(message.outs)
-    failed = _failed_before(core, message, peer)
+    failed = _failed_before(core, session)
     if failed is not None:
-        fail(core, message.execution, session, failed, not isinstance(failed, RemoteFailure))
+        fail(core, message.execution, session, failed, tell=failed.found_here)
         return None, None, ()
-    ids = _inputs_of(message)
-    permit = core.owners.permit(peer, ids, READS, ACTION) if core.contested else None
+    ids, access = _inputs_of(message), READS
+    if message.program in DECLARED:
+        access = DECLARED[message.program].access(core, message)
+    permit = core.owners.permit(peer, ids, access, ACTION) if core.contested else None
     return session, permit, ids
 
 
-def _order(message: Start) -> Access:
+def _order(core: WorkerCore, message: Start) -> Access:
     """What is done with the session of a program on shares is done in order."""
+    if message.program in DECLARED:
+        return DECLARED[message.program].access(core, message)
     return READS if message.program in PROGRAMS else Access(writes=ids_in(message.args[:1]))
 
 
 def _give_up(core: WorkerCore, message: Start, peer: Peer, error: SyftError) -> None:
     """Tell the other parties that this worker's part is refused, unless it has begun before."""
-    if has_started(core, message.execution):
+    if has_started(core, message.execution, peer):
         return
-    cause = cause_of(core, None, error)
-    end(core, message.execution)
+    failed = failed_of(core, None, message, error)
+    end(core, message.execution, peer)
     for sharing in _sharing_of(core, message, peer):
-        stop(sharing, message, error, cause)
-    tell_others(core, message, cause)
+        stop(sharing, message, error, failed.text)
+    tell_others(core, message, failed)
 
 
 def _inputs_of(message: Start) -> set[int]:
@@ -163,11 +166,23 @@ def _inputs_of(message: Start) -> set[int]:
     return set().union(*(ids_in(arg) for arg in message.args if _refers(arg)))
 
 
-def _failed_before(core: WorkerCore, message: Start, peer: Peer) -> SyftError | None:
-    """Why an execution cannot begin: a party has failed, or its letters could not be kept."""
-    places = [(peer.place[0], name) for name in message.parties]
-    errors = [core.aborted.pop((message.execution, place), None) for place in places]
-    return next((error for error in errors if error is not None), None)
+def _failed_before(core: WorkerCore, session: PartExecution) -> Failed | None:
+    """Why an execution cannot begin: a party has failed, or its letters could not be kept.
+
+    Where only what needs that party fails, this is noted.
+    """
+    call = cast(Call, session.call)
+    places = enumerate(session.parties)
+    message = call.message
+    early = {
+        rank: error
+        for rank, place in places
+        if (error := core.aborted.pop((message.execution, place), None)) is not None
+    }
+    if message.program in DECLARED:
+        session.lost.update(early)
+        return None
+    return next(iter(early.values()), None)
 
 
 def _sharing_of(core: WorkerCore, message: Start, peer: Peer) -> list[SharingSession]:
@@ -196,7 +211,7 @@ def _check_start(call: Call, message: Start, peer: Peer) -> None:
     _check_fresh(core, message, peer)
     if message.program in PROGRAMS:  # as far as the inputs are here already
         _check_leaves(call, core.store.guard_of(_inputs_of(message), {}))
-    for name in message.parties:
+    for name in others_told(core, message):
         core.connect(name)  # raises UnknownWorker
     for out in message.outs:
         core.store.check_free(out)
@@ -208,13 +223,11 @@ def _check_fresh(core: WorkerCore, message: Start, peer: Peer) -> None:
     """Raise if this worker's part was started before, or has no place here."""
     parties = message.parties
     in_place = 0 <= message.rank < len(parties) and parties[message.rank] == core.name
-    again = has_started(core, message.execution)
+    again = has_started(core, message.execution, peer)
     if again or not in_place or len(set(parties)) != len(parties):
         raise MalformedMessage(
             "$", "a fresh execution in which this worker has its rank", "another"
         )
-    if not peer.session.executions.admit(message.execution):
-        raise MalformedMessage("$.execution", "a number above those used before", "an old one")
 
 
 def _check_leaves(call: Call, guard: Guard | None) -> None:
@@ -228,7 +241,7 @@ def _check_leaves(call: Call, guard: Guard | None) -> None:
 # ----------------------------------------------------------------------------------- the arguments
 
 
-def _begin(call: Call, session: Execution, message: Start) -> None:
+def _begin(call: Call, session: PartExecution, message: Start) -> None:
     """Make the program of an execution, if its inputs may go to all parties."""
     call.check_repeated()
     if message.program in GUARDING:
@@ -241,6 +254,7 @@ def _begin(call: Call, session: Execution, message: Start) -> None:
             execution=message.execution,
             sharing=session.sharing,
         )
+        session.party = party
         session.program = GUARDING[message.program](party, *args)
         return
     unpacker = call.unpacker()
@@ -303,29 +317,44 @@ def _program(message: Start, inputs: Sequence[torch.Tensor]) -> PartyProgram:
 
 @handles(
     Exchange,
-    Declaration(plain="execution, number, rank, values", answers=(), waits=False, stays=True),
+    Declaration(plain="execution, number, rank, values", waits=False, stays=True),
 )
-def exchange(call: Call, message: Exchange) -> None:
+def exchange(call: Call, message: Exchange) -> Done | None:
     """Keep what another party sent, and resume the program if nothing else is missing."""
     core, peer = call.core, call.peer
-    if message.execution in core.ended or (message.execution, peer.place) in core.aborted:
-        return
+    if has_ended(core, message.execution, peer):
+        _refuse(call, InputRefused(core.name, "an input", "it has ended"))
+        return None
+    if (message.execution, peer.place) in core.aborted:
+        return None
     try:
         values = _values(call)
     except SyftError as error:
         refuse(core, message.execution, error, peer)
         raise
-    session: Execution | None = core.sessions.get(message.execution)
+    session: PartExecution | None = core.sessions.get(message.execution)
     if session is not None:
-        session.check_letter(peer, message.number)
+        try:
+            session.check_letter(peer, message.number)
+        except InputRefused as error:
+            _refuse(call, error)
+            return None
     if not 0 <= message.number < MAX_ROUNDS:
         raise LimitExceeded("$.number", "max_rounds", MAX_ROUNDS, message.number)
     about = message.users, message.shape_hidden, message.terms
     guard = received_guard(*about, core.limits, peer.identity)
     name = (message.rank, message.number)
-    session = keep(core, message.execution, name, Letter(values, guard), peer)
+    letter = Letter(values, guard, call.frame.exclusive)
+    session = keep(core, message.execution, name, letter, peer)
     if session is not None:
         collect(core, message.execution, session)
+    return Done(message.seq) if message.seq else None
+
+
+def _refuse(call: Call, error: InputRefused) -> None:
+    """Refuse a letter: who sends a value for a user is told so, and another party is not."""
+    if call.message.seq:
+        raise error
 
 
 def _values(call: Call) -> tuple[Any, ...]:
@@ -339,25 +368,58 @@ def _values(call: Call) -> tuple[Any, ...]:
     return values
 
 
-@handles(Abort, Declaration(plain="execution, rank", answers=(), waits=False, stays=True))
+CANCELS = -2
+"""The rank in an abort of whoever has started the execution, and cancels it."""
+
+
+@handles(
+    Abort,
+    Declaration(plain="execution, rank, numbers, error", answers=(), waits=False, stays=True),
+)
 def abort(call: Call, message: Abort) -> None:
-    """Fail this worker's part because another party failed: now, or when the part is started."""
+    """Fail this worker's part, or what needs another party of it, because that party failed: now,
+    or when the part is started."""
     core, peer = call.core, call.peer
     ended: Ended | None = core.ended.get(message.execution)
     if ended is not None:
         for sharing in ended.sharing if peer.place in ended.parties else ():
             sharing.interrupt(message.execution, message.reason)
+    if has_ended(core, message.execution, peer):
         return
-    session: Execution | None = core.sessions.get(message.execution)
-    failed = RemoteFailure("collective", message.reason)
+    session: PartExecution | None = core.sessions.get(message.execution)
+    failed = _failed_in(call, message)
     if session is None or session.call is None:
-        note_failure(core, message.execution, peer, failed)
+        _note_early(core, message, peer, failed)
+    elif message.rank == CANCELS and peer.session is session.call.peer.session:
+        cancelled = ExecutionCancelled(core.name, message.reason)
+        fail(core, message.execution, session, cancelled, tell=False)
     elif peer.place in session.parties:
-        fail(core, message.execution, session, failed, tell=False)
+        about = peer, peer.place[1], failed, message.numbers
+        session.will_not_come(core, message.execution, *about)
 
 
-def decline(core: WorkerCore, message: Start) -> None:
+def _note_early(core: WorkerCore, message: Abort, peer: Peer, failed: Failed) -> None:
+    """Note what has failed of an execution that has not started here."""
+    if message.numbers is None:
+        note_failure(core, message.execution, peer, failed)
+    for number in message.numbers or ():
+        letter = Letter((), error=failed)
+        keep(core, message.execution, (message.rank, number), letter, peer)
+
+
+def _failed_in(call: Call, message: Abort) -> Failed:
+    """What an abort tells; raises for an error that is none."""
+    if message.error is None:
+        return Failed.of(
+            call.core, RemoteFailure("collective", message.reason), cause=message.reason
+        )
+    unpack_error(message.error, Unpacker([], call.core.limits))
+    return Failed(message.error, message.reason)
+
+
+def decline(core: WorkerCore, message: Start, peer: Peer) -> None:
     """Tell the other parties that this worker's part will not begin: its start was withdrawn."""
-    if not has_started(core, message.execution):
-        end(core, message.execution)
-        tell_others(core, message, f"party {core.name} failed: its start was withdrawn")
+    if not has_started(core, message.execution, peer):
+        end(core, message.execution, peer)
+        error = RemoteFailure("collective", f"party {core.name} failed: its start was withdrawn")
+        tell_others(core, message, Failed.of(core, error, cause=error.text))

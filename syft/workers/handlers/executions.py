@@ -12,23 +12,21 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 
-from syft.codes import CollectiveCode
 from syft.exceptions import (
+    InputRefused,
     LimitExceeded,
     MalformedMessage,
-    MaterialError,
-    PermissionDenied,
     RemoteFailure,
     ResultMismatch,
     SyftError,
     WorkerLost,
 )
 from syft.ops.nested import leaves
-from syft.workers.core.peer import Peer, Place, Session
+from syft.workers.core.peer import Peer, Place, RisingNumbers, Session
 from syft.workers.core.pipeline import Call
 from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.core.shares import Overwritten, SharingSession, Turns
@@ -36,17 +34,23 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.commands import counted
 from syft.workers.handlers.party_programs import (
+    DECLARED,
     GUARDING,
     PROGRAMS,
+    QUIETLY,
+    Failed,
+    HostedParty,
+    KeptLetter,
     Letter,
     LetterName,
     PartyProgram,
     Received,
     Round,
 )
+from syft.workers.handlers.telling_failures import Ended, cause_of, failed_of, stop, tell_others
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import protect
-from syft.workers.wire.messages import Abort, Done, Exchange, Start
+from syft.workers.wire.messages import Abort, Done, Exchange, Failure, Start
 
 MAX_SESSIONS = 4096
 """The most executions a worker takes part in at once, including those not started here yet."""
@@ -58,24 +62,10 @@ ACTION = "a collective operation"
 
 _LEAST_COST = 256
 """Bytes that a letter counts for besides its tensors."""
-_LONGEST_CAUSE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class KeptLetter:
-    """A letter that has arrived, who sent it, and what it counts for until it is read.
-
-    ``rank`` is the place that the sender says it has.
-    """
-
-    sender: Peer
-    rank: int
-    letter: Letter
-    cost: int
 
 
 @dataclass(slots=True)
-class Execution:
+class PartExecution:
     """One execution at one worker: its generator once started, and the letters received for it."""
 
     payer: Peer
@@ -98,6 +88,20 @@ class Execution:
     """Where it has its turn."""
     guard: Guard | None = None
     """The guard of what this party has computed: that of its inputs and of what it received."""
+    party: HostedParty | None = None
+    """What its program has that sees to guards itself, once it has begun."""
+    any: bool = False
+    """Whether the program goes on when any of the letters has come for which it waits."""
+    lost: dict[int, Failed] = field(default_factory=dict)
+    """The parties of which no letter comes any more, by rank, where this ends only what needs
+    one."""
+
+    @property
+    def outs(self) -> Sequence[int]:
+        """The ids of the results that its program has not stored, or lost, itself."""
+        outs: Sequence[int] = cast(Call, self.call).message.outs
+        kept = self.party.kept if self.party is not None else ()
+        return [out for out in outs if out not in kept] if kept else outs
 
     def abandon(self, core: WorkerCore, execution: int, why: str = "was cleared") -> None:
         """End the execution with a failure: the worker was cleared, or the start cancelled."""
@@ -110,7 +114,10 @@ class Execution:
         self.parties = tuple((call.peer.place[0], name) for name in call.message.parties)
 
     def check_letter(self, peer: Peer, number: int) -> None:
-        """Raise :class:`~syft.exceptions.MalformedMessage` for a letter that is not to be kept."""
+        """Raise :class:`~syft.exceptions.MalformedMessage` for a letter that is not to be kept, and
+        :class:`~syft.exceptions.InputRefused` where a program takes each once, in any order."""
+        if self.party is not None and self.party.due:
+            self._check_due(peer, number)
         if self.call is not None and peer.place not in self.parties:
             raise MalformedMessage("$", "a letter of a party", f"one of {peer.name}")
         many = len(self.mailbox) >= MAX_PARTY_MESSAGES and (
@@ -118,6 +125,43 @@ class Execution:
         )
         if many or (peer.place, number) in self.mailbox:
             raise MalformedMessage("$", "one letter of each number from each party", "another one")
+
+    def _check_due(self, peer: Peer, number: int) -> None:
+        party = cast(HostedParty, self.party)
+        rank = self.parties.index(peer.place) if peer.place in self.parties else -1
+        worker, what = party.names[party.rank], f"letter {number} of {peer.said!r}"
+        if (peer.place, number) in self.mailbox or party.due.get((rank, number), False):
+            raise InputRefused(worker, what, "it has come already")
+        if rank in self.lost:
+            raise InputRefused(worker, what, "it was said that it would not come")
+        if (rank, number) not in party.due:
+            places = [party.names[other] for other, known in party.due if known == number]
+            why = f"it is to come from {places[0]!r}" if places else "it takes no such input"
+            raise InputRefused(worker, what, why)
+
+    def will_not_come(
+        self,
+        core: WorkerCore,
+        execution: int,
+        peer: Peer | None,
+        name: str,
+        failed: Failed,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        """Note that a party has failed, or that some letters of it will not come."""
+        call = cast(Call, self.call)
+        if call.message.program not in DECLARED:
+            fail(core, execution, self, RemoteFailure("collective", failed.text), tell=False)
+            return
+        rank = call.message.parties.index(name)
+        if numbers is None:
+            self.lost.setdefault(rank, failed)
+        for number in numbers or ():
+            letter = (self.parties[rank], number)
+            came = self.party is not None and self.party.due.get((rank, number), True)
+            if not came and letter not in self.mailbox and peer is not None:
+                self.mailbox[letter] = KeptLetter(peer, rank, Letter((), error=failed), 0)
+        collect(core, execution, self)
 
     def forget_others(self, core: WorkerCore) -> None:
         """Drop the letters of those who turn out to be no parties."""
@@ -139,7 +183,8 @@ class Execution:
         for name, kept in list(self.mailbox.items()):
             if kept.sender.session in gone:
                 _read(core, self, name)
-                note_failure(core, execution, kept.sender, _failed(kept.sender.said, reason))
+                error = _failed(kept.sender.said, reason)
+                note_failure(core, execution, kept.sender, Failed.of(core, error))
         others = [kept.sender for kept in self.mailbox.values()]
         if not others:
             remove(core, execution)
@@ -153,9 +198,12 @@ class Execution:
         if self.call is None:
             # Its parties are not known here; that of a payer who is gone has been abandoned.
             return
-        if self.call.peer.session in gone or error.name in self.call.message.parties:
-            with serving(core, self.call.peer):
+        call, named = self.call, error.name in self.call.message.parties
+        if call.peer.session in gone or (named and call.message.program not in DECLARED):
+            with serving(core, call.peer):
                 fail(core, execution, self, error)
+        elif named:
+            self.will_not_come(core, execution, None, error.name, Failed.of(core, error))
 
     def waits_for_inputs(self, peer: Peer, request: int) -> bool:
         """Whether ``request`` of ``peer`` started this, and not all its inputs are there."""
@@ -168,7 +216,7 @@ def _failed(name: str, why: str) -> RemoteFailure:
     return RemoteFailure("collective", f"party {name} failed: it {why}")
 
 
-def charge(core: WorkerCore, session: Execution, peer: Peer) -> None:
+def charge(core: WorkerCore, session: PartExecution, peer: Peer) -> None:
     """Let another caller be charged for an execution from now on.
 
     Raises :class:`~syft.exceptions.LimitExceeded`.
@@ -192,23 +240,29 @@ def serving(core: WorkerCore, peer: Peer | None) -> Iterator[None]:
 # -------------------------------------------------------------------------------------- the table
 
 
-def has_started(core: WorkerCore, execution: int) -> bool:
-    """Whether this worker's part of an execution has been started, or has ended."""
+def has_started(core: WorkerCore, execution: int, peer: Peer) -> bool:
+    """Whether this worker's part of an execution has been started by ``peer``, or has ended."""
     session = core.sessions.get(execution)
-    return execution in core.ended or (session is not None and session.call is not None)
+    return has_ended(core, execution, peer) if session is None else session.call is not None
 
 
-def session_of(core: WorkerCore, execution: int, peer: Peer) -> Execution:
+def has_ended(core: WorkerCore, execution: int, peer: Peer) -> bool:
+    """Whether an execution has ended here which the program of ``peer`` had started."""
+    numbers = core.past.get(peer.place[0] or core)
+    return execution not in core.sessions and numbers is not None and numbers.has(execution)
+
+
+def session_of(core: WorkerCore, execution: int, peer: Peer) -> PartExecution:
     """The state of an execution; a new one counts for ``peer`` until it ends.
 
     Raises :class:`~syft.exceptions.LimitExceeded`.
     """
-    session: Execution | None = core.sessions.get(execution)
+    session: PartExecution | None = core.sessions.get(execution)
     if session is None:
         if len(core.sessions) >= MAX_SESSIONS:
             _make_room(core)
         core.store.charges.enter(peer.session.account, executions=1)
-        session = core.sessions[execution] = Execution(peer)
+        session = core.sessions[execution] = PartExecution(peer)
     return session
 
 
@@ -219,7 +273,7 @@ def _make_room(core: WorkerCore) -> None:
     """
 
     def waits(execution: int) -> bool:
-        session: Execution | None = core.sessions.get(execution)
+        session: PartExecution | None = core.sessions.get(execution)
         return session is not None and session.call is None
 
     def payers() -> dict[int, str]:
@@ -231,7 +285,7 @@ def _make_room(core: WorkerCore) -> None:
     remove(core, oldest)
 
 
-def note_failure(core: WorkerCore, execution: int, peer: Peer, error: SyftError) -> None:
+def note_failure(core: WorkerCore, execution: int, peer: Peer, error: Failed) -> None:
     """Remember that a party has failed of an execution that has not started here, and may never.
 
     Of too many, the oldest one goes of whoever sent the most.
@@ -245,9 +299,9 @@ def note_failure(core: WorkerCore, execution: int, peer: Peer, error: SyftError)
         del early[cast(tuple[int, Place], oldest)]
 
 
-def remove(core: WorkerCore, execution: int) -> Execution | None:
+def remove(core: WorkerCore, execution: int) -> PartExecution | None:
     """Forget an execution, and stop charging for it."""
-    session: Execution | None = core.sessions.pop(execution, None)
+    session: PartExecution | None = core.sessions.pop(execution, None)
     if session is not None:
         charges = core.store.charges
         charges.leave(session.payer.session.account, executions=1)
@@ -258,21 +312,14 @@ def remove(core: WorkerCore, execution: int) -> Execution | None:
     return session
 
 
-def end(core: WorkerCore, execution: int) -> None:
-    """Forget an execution, and ignore what comes late for it."""
+def end(core: WorkerCore, execution: int, peer: Peer) -> None:
+    """Forget an execution that ``peer`` has started, or wanted to, and take nothing more for it."""
     session = remove(core, execution)
-    parties = () if session is None else session.parties
-    core.ended[execution] = Ended(parties, () if session is None else tuple(session.sharing))
-    if len(core.ended) > MAX_SESSIONS:
-        core.ended.popitem(last=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What is remembered of an execution: a party may fail when the others have ended."""
-
-    parties: tuple[Place, ...]
-    sharing: tuple[SharingSession, ...]
+    core.past.setdefault(peer.place[0] or core, RisingNumbers()).admit(execution)
+    if session is not None and session.sharing:
+        core.ended[execution] = Ended(session.parties, tuple(session.sharing))
+        if len(core.ended) > MAX_SESSIONS:
+            core.ended.popitem(last=False)
 
 
 # ---------------------------------------------------------------------------------------- letters
@@ -280,7 +327,7 @@ class Ended:
 
 def keep(
     core: WorkerCore, execution: int, name: LetterName, letter: Letter, peer: Peer
-) -> Execution | None:
+) -> PartExecution | None:
     """Keep a letter, which calls itself ``name``, until the program waits for it; None if it cannot
     be kept.
 
@@ -306,12 +353,17 @@ def keep(
 def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> None:
     """Fail an execution because a letter of a party cannot be read or kept: now, or when it is
     started."""
-    session: Execution | None = core.sessions.get(execution)
+    session: PartExecution | None = core.sessions.get(execution)
     if session is not None and session.call is not None:
-        if peer.place in session.parties:
+        if peer.place not in session.parties:
+            return
+        if session.call.message.program in DECLARED:
+            failed = failed_of(core, None, session.call.message, error)
+            session.will_not_come(core, execution, peer, peer.place[1], failed)
+        else:
             fail(core, execution, session, error)
         return
-    note_failure(core, execution, peer, error)
+    note_failure(core, execution, peer, failed_of(core, None, None, error))
     if session is not None:
         for name in [name for name in session.mailbox if name[0] == peer.place]:
             _read(core, session, name)
@@ -319,7 +371,7 @@ def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> No
             remove(core, execution)
 
 
-def _read(core: WorkerCore, session: Execution, name: tuple[Place, int]) -> KeptLetter:
+def _read(core: WorkerCore, session: PartExecution, name: tuple[Place, int]) -> KeptLetter:
     """Take a letter out of the mailbox."""
     kept = session.mailbox.pop(name)
     core.store.charges.leave(kept.sender.session.account, letters=kept.cost)
@@ -332,7 +384,7 @@ def waiting_bytes(core: WorkerCore, sender: Place) -> int:
     return sum(one.cost for one in kept if one.sender.place == sender)
 
 
-def collect(core: WorkerCore, execution: int, session: Execution) -> None:
+def collect(core: WorkerCore, execution: int, session: PartExecution) -> None:
     """Resume the program, if all letters have arrived for which it waits."""
     if session.program is None or session.expect is None:
         return
@@ -340,18 +392,31 @@ def collect(core: WorkerCore, execution: int, session: Execution) -> None:
         resume(core, execution, session, True)
 
 
-def _has_come(session: Execution) -> bool:
-    """Whether all letters are there for which the program waits."""
-    for rank, number in session.expect or ():
-        if (session.parties[rank], number) not in session.mailbox:
-            return False
-    return True
+def _has_come(session: PartExecution) -> bool:
+    """Whether the letters are there for which the program waits."""
+    expect = session.expect or frozenset()
+    if session.any:
+        return any(_is_there(session, name) for name in expect)
+    return all(_is_there(session, name) for name in expect)
 
 
-def _collected(core: WorkerCore, session: Execution) -> Received:
-    """The letters for which the program waits, all of which are there."""
+def _is_there(session: PartExecution, name: LetterName) -> bool:
+    """Whether a letter has come, or is known not to come."""
+    rank, number = name
+    return (session.parties[rank], number) in session.mailbox or rank in session.lost
+
+
+def _collected(core: WorkerCore, session: PartExecution) -> Received:
+    """The letters for which the program waits, as far as they are there."""
     received: Received = {}
     for rank, number in sorted(session.expect or ()):
+        if not _is_there(session, (rank, number)):
+            continue
+        if session.any:
+            cast(HostedParty, session.party).due[rank, number] = True
+        if (session.parties[rank], number) not in session.mailbox:
+            received[rank, number] = Letter((), error=session.lost[rank])
+            continue
         kept = _read(core, session, (session.parties[rank], number))
         if kept.rank != rank:
             raise MalformedMessage("$.rank", f"{rank}, as {kept.sender.said} has", str(kept.rank))
@@ -364,7 +429,7 @@ def _collected(core: WorkerCore, session: Execution) -> Received:
 # ---------------------------------------------------------------------------------------- running
 
 
-def resume(core: WorkerCore, execution: int, session: Execution, collected: bool) -> None:
+def resume(core: WorkerCore, execution: int, session: PartExecution, collected: bool) -> None:
     """Run the program until it waits for letters or for its turn, or has ended.
 
     What it yields is sent, and what it returns stored.  ``collected``: it goes on with the letters
@@ -388,7 +453,7 @@ def resume(core: WorkerCore, execution: int, session: Execution, collected: bool
             except Exception as error:  # it is reported to the parties; the worker goes on
                 fail(core, execution, session, error)
                 return
-            session.expect = step.expect
+            session.expect, session.any = step.expect, step.any
             if not _has_come(session):
                 return
             collected = True
@@ -396,7 +461,7 @@ def resume(core: WorkerCore, execution: int, session: Execution, collected: bool
         core.serving = outer
 
 
-def _take_turn(core: WorkerCore, execution: int, session: Execution, turns: Turns) -> None:
+def _take_turn(core: WorkerCore, execution: int, session: PartExecution, turns: Turns) -> None:
     if core.sessions.get(execution) is not session:  # it has failed meanwhile
         turns.done()
         return
@@ -404,7 +469,7 @@ def _take_turn(core: WorkerCore, execution: int, session: Execution, turns: Turn
     resume(core, execution, session, False)
 
 
-def _send(call: Call, session: Execution, step: Round) -> None:
+def _send(call: Call, session: PartExecution, step: Round) -> None:
     """Send the letters of a round, by rank, if all parties may have them.
 
     Those of a program on tensors are as private as what came in the rounds before, which another
@@ -430,37 +495,52 @@ def _send(call: Call, session: Execution, step: Round) -> None:
 # ----------------------------------------------------------------------------------------- ending
 
 
-def _finish(core: WorkerCore, execution: int, session: Execution, result: Any) -> None:
+def _finish(core: WorkerCore, execution: int, session: PartExecution, result: Any) -> None:
+    if isinstance(result, Failed):
+        fail(core, execution, session, result, tell=False)
+        return
     call = cast(Call, session.call)
     message: Start = call.message
     results: Sequence[Any] = result if isinstance(result, tuple | list) else (result,)
-    if len(results) != len(message.outs):
+    results, outs = () if result is QUIETLY else results, session.outs
+    if len(results) != len(outs):
         _put_back(results)
-        expected = counted(len(message.outs), in_container=False)
+        expected = counted(len(outs), in_container=False)
         got = counted(len(results), in_container=False)
         name = (PROGRAMS | GUARDING)[message.program].__name__
         wrong = ResultMismatch(f"the collective {name}", core.name, expected, got)
         fail(core, execution, session, wrong)
         return
+    try:
+        _store(core, session, outs, results)
+    except Exception as error:  # the caller has too much: none of the results is kept
+        _put_back(results)
+        fail(core, execution, session, error)
+        return
+    end(core, execution, call.peer)
+    if result is not QUIETLY:
+        core.answer(call.peer, Done(message.seq))
+    if session.turns is not None:
+        session.turns.done()
+
+
+def _store(
+    core: WorkerCore, session: PartExecution, outs: Sequence[int], results: Sequence[Any]
+) -> None:
+    """Store all results, or none of them if one cannot be stored."""
     stored: dict[int, Any] = {}
     try:
-        for out, value in zip(message.outs, results, strict=True):
+        for out, value in zip(outs, results, strict=True):
             if out not in core.store.promised:  # dropped before it was there
                 continue
             protect(value, session.guard)
             stored[out] = value
             core.hold(out, value)
-    except Exception as error:  # the caller has too much: none of the results is kept
-        _put_back(results)
+    except Exception:
         for out, value in stored.items():
             if out in core.store.ids_of(value):
                 core.store.take(out, "another result could not be stored")
-        fail(core, execution, session, error)
-        return
-    end(core, execution)
-    core.answer(call.peer, Done(message.seq))
-    if session.turns is not None:
-        session.turns.done()
+        raise
 
 
 def _put_back(results: Sequence[Any]) -> None:
@@ -470,8 +550,21 @@ def _put_back(results: Sequence[Any]) -> None:
             value.put_back()
 
 
+def _stopped(core: WorkerCore, session: PartExecution, error: Exception) -> Failed:
+    """A failure as it is told; the sessions of shared tensors that it concerns are stopped."""
+    message = None if session.call is None else session.call.message
+    failed = failed_of(core, session.guard, message, error)
+    for sharing in session.sharing:
+        stop(sharing, cast(Start, message), error, failed.text)
+    return failed
+
+
 def fail(
-    core: WorkerCore, execution: int, session: Execution, error: Exception, tell: bool = True
+    core: WorkerCore,
+    execution: int,
+    session: PartExecution,
+    error: Exception | Failed,
+    tell: bool = True,
 ) -> None:
     """End an execution with a failure, and mark its results as gone.
 
@@ -479,70 +572,26 @@ def fail(
     cause; one that is lost comes last, since to dial it takes seconds, in which what waits for its
     turn here would wait too.  The sessions of shared tensors that it used are interrupted, or end.
     """
-    cause = cause_of(core, session, error)
     call = session.call
-    for sharing in session.sharing:
-        stop(sharing, cast(Call, call).message, error, cause)
-    end(core, execution)
+    failed = error if isinstance(error, Failed) else _stopped(core, session, error)
+    end(core, execution, session.payer if call is None else call.peer)
     # One that fails inside cannot be closed.
     if session.program is not None and not getattr(session.program, "gi_running", False):
         session.program.close()
     if call is None:
         return
     message: Start = call.message
-    failed = core.failure(message.seq, error, hidden=_is_hidden(session, error))
-    core.answer(call.peer, failed)
+    outs = session.outs
+    core.answer(call.peer, Failure(message.seq, failed.error))
     lost = {error.name} if isinstance(error, WorkerLost) else set()
     if tell:
-        tell_others(core, message, cause, set(message.parties) - lost)
-    for out in message.outs:
+        tell_others(core, message, failed, set(message.parties) - lost)
+    for out in outs:
         core.store.mark_gone(
             out, f"the collective operation that should have made it failed at {core.name}"
         )
-    core.dataflow.settle(message.outs)
+    core.dataflow.settle(outs)
     if session.turns is not None:
         session.turns.done()
     if tell:
-        tell_others(core, message, cause, lost)
-
-
-_FINAL: Final = MaterialError, MalformedMessage, WorkerLost
-"""What no worker does that follows the protocol: a session in which it happens is over."""
-
-
-def stop(sharing: SharingSession, message: Start, error: BaseException, cause: str) -> None:
-    """Interrupt a session of shared tensors because an execution on it has failed.
-
-    Its caller may roll that back, and go on.  Where a worker is lost or does not follow the
-    protocol, and where it is rolling back that has failed, the session ends.  A provider that holds
-    no share may be lost: what the others hold does not depend on it.
-    """
-    final = isinstance(error, _FINAL) and not sharing.can_do_without(error)
-    if final or message.program == CollectiveCode.ROLL_BACK:
-        sharing.end(cause)
-    else:
-        sharing.interrupt(message.execution, cause)
-
-
-def _is_hidden(session: Execution | None, error: BaseException) -> bool:
-    told = isinstance(error, RemoteFailure | PermissionDenied | WorkerLost)
-    return session is not None and session.guard is not None and not told
-
-
-def cause_of(core: WorkerCore, session: Execution | None, error: BaseException) -> str:
-    """What the other parties are told of a failure: the class, and the text if it is public."""
-    if isinstance(error, RemoteFailure) and error.kind == "collective":
-        return error.text
-    failed = f"party {core.name} failed: {type(error).__name__}"
-    return failed if _is_hidden(session, error) else f"{failed}: {error}"[:_LONGEST_CAUSE]
-
-
-def tell_others(
-    core: WorkerCore, message: Start, cause: str, names: Container[str] | None = None
-) -> None:
-    """Tell the other parties, or those of them in ``names``, that this worker's part has failed, as
-    far as they can be reached and take what it says."""
-    for rank, name in enumerate(message.parties):
-        if rank != message.rank and (names is None or name in names):
-            with contextlib.suppress(SyftError):
-                core.post(name, Abort(message.execution, message.rank, cause))
+        tell_others(core, message, failed, lost)

@@ -117,11 +117,12 @@ class GuardedRun:
 
     __slots__ = ("core", "user", "taint", "concealing", "registers")
 
-    def __init__(self, core: WorkerCore, user: str | None) -> None:
+    def __init__(self, core: WorkerCore, user: str | None, taint: Guard | None = None) -> None:
         self.core = core
         self.user = user
-        self.taint: Guard | None = None
-        self.concealing = False
+        self.taint = taint
+        """The guard of numbers on which all that follows may depend."""
+        self.concealing = taint is not None and not taint.admits(user)
         self.registers = _Registers(core.holdings)
 
     def run(self, program: Lowered, values: Sequence[Any]) -> Any:

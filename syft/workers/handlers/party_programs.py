@@ -34,12 +34,43 @@ import torch
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import KEY_BYTES, ZeroShares, fresh_key
 from syft.exceptions import HookError, MalformedMessage, UnsupportedOperation
+from syft.workers.core.access import Access
+from syft.workers.core.peer import Peer
 from syft.workers.core.pipeline import Call
 from syft.workers.core.shares import SharingSession, Turns
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.labels.guards import Guard
+from syft.workers.wire.messages import Start
+
+LONGEST_CAUSE: Final = 1000
+"""Characters of what is told of a failure."""
 
 LetterName = tuple[int, int]
 """The rank of the sender, and the number of the letter among those from there to here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A failure of an execution as all are told it: the packed ``error``, and a ``text``."""
+
+    error: Any
+    text: str
+    found_here: bool = False
+    """Whether the other parties have not been told."""
+
+    @classmethod
+    def of(
+        cls, core: WorkerCore, error: Exception, where: str = "", cause: str | None = None
+    ) -> Failed:
+        """An error at a worker, ``where`` it was; what private data raised is its class alone."""
+        hidden = isinstance(error, Concealed)
+        raised = error.error if isinstance(error, Concealed) else error
+        packed = core.failure(0, raised, hidden=hidden).error
+        if where:
+            packed = (*packed[:-1], (*packed[-1], f"{where} at worker {core.name!r}."))
+        told = type(raised).__name__ if hidden else f"{type(raised).__name__}: {raised}"
+        return cls(packed, cause or f"party {core.name} failed: {told}"[:LONGEST_CAUSE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +79,29 @@ class Letter:
 
     values: tuple[Any, ...]
     guard: Guard | None = None
+    owned: bool = False
+    """Whether nobody else has the memory of the values."""
+    error: Failed | None = None
+    """Why it will never come: then it stands for the letter, and has no values."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLetter:
+    """A letter that has arrived, who sent it, and what it counts for until it is read.
+
+    ``rank`` is the place that the sender says it has.
+    """
+
+    sender: Peer
+    rank: int
+    letter: Letter
+    cost: int
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The letters that a party sends, by rank, and those for which it then waits.
+    """The letters that a party sends, by rank, and those for which it then waits: for all of them,
+    or for ``any`` of them.
 
     ``guard`` is that of the letters, if the program sees to guards itself.
     """
@@ -60,11 +109,17 @@ class Round:
     send: Mapping[int, Sequence[Any]]
     expect: frozenset[LetterName]
     guard: Guard | None = None
+    any: bool = False
 
+
+QUIETLY: Final = object()
+"""What a program returns that has no results left, and of which nobody waits to hear that it has
+ended well."""
 
 Received = dict[LetterName, Letter]
 PartyProgram = Generator[Round | Turns, Received, Any]
-"""Yields rounds; or :class:`~syft.workers.core.shares.Turns`, to be resumed when its turn comes."""
+"""Yields rounds; or :class:`~syft.workers.core.shares.Turns`, to be resumed when its turn comes.
+Returns its results, or what failed if it has told the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +176,23 @@ class HostedParty(Party):
     names: tuple[str, ...] = field(kw_only=True)
     execution: int = field(kw_only=True)
     sharing: list[SharingSession] = field(kw_only=True, default_factory=list)
+    due: dict[LetterName, bool] = field(kw_only=True, default_factory=dict)
+    """The letters of a program that takes them in any order, each of them once, and whether it has
+    come.  No others are kept for it, and that one will never come ends nothing but what needs it.
+    """
+    kept: set[int] = field(kw_only=True, default_factory=set)
+    """The results, by id, of which it has said itself what became of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a program says of its start that sees to guards itself: to which of the parties it
+    ``sends``, what it does to the objects that its arguments name (``access``), and ``where`` it
+    is, for errors."""
+
+    sends: Callable[[WorkerCore, Start], Sequence[str]]
+    access: Callable[[WorkerCore, Start], Access]
+    where: Callable[[WorkerCore, Start], str]
 
 
 PROGRAMS: dict[int, Callable[..., PartyProgram]] = {}
@@ -128,6 +200,9 @@ PROGRAMS: dict[int, Callable[..., PartyProgram]] = {}
 
 GUARDING: dict[int, Callable[..., PartyProgram]] = {}
 """The programs that see to guards themselves.  They return the objects to be stored."""
+
+DECLARED: dict[int, Declared] = {}
+"""Those of them that do not send to all parties, or change what their first argument names."""
 
 _Enter = Callable[[Callable[..., PartyProgram]], Callable[..., PartyProgram]]
 
@@ -137,8 +212,10 @@ def collective(code: CollectiveCode) -> _Enter:
     return _enter(code, PROGRAMS)
 
 
-def guarding(code: CollectiveCode) -> _Enter:
+def guarding(code: CollectiveCode, declared: Declared | None = None) -> _Enter:
     """Register a party program that sees to guards itself; refuses duplicates."""
+    if declared is not None:
+        DECLARED[int(code)] = declared
     return _enter(code, GUARDING)
 
 

@@ -34,6 +34,7 @@ from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.handlers.program_sizes import SizedProgram, frees_results, runs_unseen
 from syft.workers.hardening.precautions import RUNNABLE
 from syft.workers.hardening.unwritten import Clearing, KeepingSizes
+from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import combined
 from syft.workers.wire.definitions import Definition, Group, InputKind
 
@@ -155,14 +156,21 @@ def lowered(program: Program, goes_on: bool = False) -> Lowered:
     return Lowered(program, FUNCTIONS, KeepingSizes, goes_on)
 
 
-def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer: Peer) -> Any:
+def run_program(
+    core: WorkerCore,
+    program: Lowered,
+    values: Sequence[Any],
+    peer: Peer,
+    taint: Guard | None = None,
+) -> Any:
     """Run a program of :func:`lowered` on its inputs and state on behalf of ``peer``.
 
     Where it may reach something private, each action runs like a single command: its results and
     writes are guarded, an action that would reveal a value raises
     :class:`~syft.exceptions.PermissionDenied`, and other errors are raised as
     :class:`~syft.workers.handlers.guarded_run.Concealed`.  Loops may take ``max_steps`` steps, a
-    limit of the worker, and each action may use what the limits of the caller allow.
+    limit of the worker, and each action may use what the limits of the caller allow.  ``taint`` is
+    the guard of what numbers among the values were taken from.
 
     >>> from syft.program.program import Slot
     >>> core = WorkerCore("bob", connect=print)
@@ -171,7 +179,7 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     """
     charges = core.store.charges
     charges.graphs.on_the_way = 0
-    private = charges.guarded and _may_reach_private(program.program, values)
+    private = charges.guarded and (taint is not None or _may_reach_private(program.program, values))
     if not (private or program.branches):
         seen = not runs_unseen(program, charges, values)
         results = SizedProgram(program, charges).run(values) if seen else program.run(values)
@@ -184,7 +192,7 @@ def run_program(core: WorkerCore, program: Lowered, values: Sequence[Any], peer:
     with limited(core.limits.max_steps):
         if not private:
             return sized.run(values)
-        return GuardedRun(core, peer.user).run(cast(Lowered, sized), values)
+        return GuardedRun(core, peer.user, taint).run(cast(Lowered, sized), values)
 
 
 def _may_reach_private(program: Program, values: Sequence[Any]) -> bool:

@@ -72,7 +72,7 @@ def withdraw(core: WorkerCore, frame: Frame, peer: Peer) -> Frame:
         _forget_number(message, peer)
     with serving(core, peer):
         if type(message) is Start:
-            decline(core, message)
+            decline(core, message, peer)
         outs = _results(message, peer)
         if core.store.promised:
             outs = [out for out in outs if core.store.may_keep(out, peer.names)]

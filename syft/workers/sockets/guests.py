@@ -26,7 +26,7 @@ from syft.trust.lockout import Lockout
 from syft.trust.tickets import SpentTickets, Ticket
 from syft.trust.tokens import Grant, TokenBook
 from syft.version import software
-from syft.workers.core.peer import Peer, Session
+from syft.workers.core.peer import Peer, ProgramMark, Session
 from syft.workers.sockets.handshake import ServerHandshake
 from syft.workers.sockets.line import Channel, Line
 from syft.workers.sockets.line_messages import (
@@ -91,7 +91,7 @@ class Guest:
     tokens: dict[str, str] = field(default_factory=dict)
     """The tokens with which it has proved for whom it speaks, by their users."""
     root: Guest | None = None
-    mark: object = field(default_factory=object)
+    mark: ProgramMark = field(default_factory=ProgramMark)
     """What its peers, and those of who acts for it, have as their origin."""
 
     @property

@@ -253,9 +253,7 @@ class Share(Message, frozen=True, tag=int(MessageCode.SHARE)):
 class Allow(Message, frozen=True, tag=int(MessageCode.ALLOW)):
     """Store a copy of object ``id`` under ``out`` that ``users`` may read too, that may go to the
     workers ``destinations``, and for shares of which ``providers`` may deal.
-
-    Only the owners of what guards the object may do that, and the owner of the worker.
-    """
+    Only the owners of what guards the object may do that, and the owner of the worker."""
 
     verb = "allow() at"
 
@@ -317,7 +315,7 @@ class Start(Message, frozen=True, tag=int(MessageCode.START)):
 
 
 class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
-    """A *letter*: what one party of a collective sends another. It has no reply.
+    """A *letter*: what one party of a collective sends another.  One with a ``seq`` has a reply.
 
     ``number`` counts those from this party, of this ``rank``, to the receiver.  ``values`` are
     operands.  ``users`` may read results (None: everyone); ``terms`` is the rest of the guard.
@@ -330,14 +328,18 @@ class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
     users: tuple[str, ...] | None = None
     shape_hidden: bool = False
     terms: Terms | None = None
+    seq: int = 0
 
 
 class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
-    """A party of a collective operation failed, and why as far as that is public. No reply."""
+    """A party of a collective operation failed, and why as far as that is public.  No reply.  With
+    ``numbers`` only these letters will not come.  With a rank of -2 the starter cancels it all."""
 
     execution: int
     rank: int
     reason: str
+    numbers: tuple[int, ...] | None = None
+    error: Any = None
 
 
 class Relay(Message, frozen=True, tag=int(MessageCode.RELAY)):
@@ -389,10 +391,8 @@ class Cancel(Message, frozen=True, tag=int(MessageCode.CANCEL)):
 
 
 class GiveUp(Message, frozen=True, tag=int(MessageCode.GIVE_UP)):
-    """Give up the promise of object ``id``: what waits for it fails with ``reason``.
-
-    Only the connection that made the promise may do that.
-    """
+    """Give up the promise of object ``id``, as only the connection may that made it: what waits for
+    it fails with ``reason``."""
 
     verb = "give_up() at"
 

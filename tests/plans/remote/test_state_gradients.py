@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.plans.remote.stored_plan import without_unread_gradients
+from syft.program.unread_gradients import without_unread_gradients
 from syft.program.recording.record import record
 
 pytestmark = pytest.mark.every_shell

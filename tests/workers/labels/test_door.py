@@ -36,6 +36,7 @@ OPENERS = {
     "workers/core/store_view.py": "finds what runs as it was predicted",
     "workers/handlers/commands.py": "runs what was predicted",
     "workers/execution/leaving.py": "copies with labels, and finds the leaves that graphs end at",
+    "workers/handlers/role_runs.py": "runs what was predicted, and sends by the request's door",
     "tensors/remote_link.py": "takes what has come home to the worker of the user's program",
     "plans/remote/plan_call.py": "finds a plan, whose state goes to what runs as it was predicted",
 }

@@ -1,0 +1,246 @@
+"""A role's program cut into parts, each of which runs as soon as the inputs it needs are there.
+
+Inputs of a role come from users and from other roles, in any order.  Actions that need the same
+inputs are one part.  An action needs what its operands need, and what those actions need that have
+to run before it: an action that writes to memory runs after all that read it before, and before all
+that read it afterwards; random numbers are drawn in order; and whatever works on gradients runs
+after everything before it.  So a part never runs before one on which it depends, and every order of
+arrival gives the same results.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+from syft.ops.table import (
+    FLAGS,
+    FRESH,
+    GRADIENT,
+    JOINS,
+    RANDOM,
+    READS_GRADIENT,
+    SETS_GRADIENT,
+)
+from syft.program.flow import reads_in
+from syft.program.lowered import Lowered
+from syft.program.program import Action, Program, Slot, numbered, slots_in
+from syft.workers.handlers.accesses import actions_inside, written_by
+from syft.workers.handlers.programs import lowered
+
+_IN_ORDER: Final = GRADIENT | SETS_GRADIENT | READS_GRADIENT | JOINS
+"""Flags of the operations that run after everything before them, and before all after them."""
+_MOST_CUT: Final = 1 << 14
+"""A program of more actions than this is one part: to cut it would take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The actions of a program that need the same inputs, as a program of their own.
+
+    ``needs`` are the places of those inputs; the part ``takes`` the values of slots of the whole
+    program and ``makes`` others.  ``after`` are the places of the parts that run before it.
+    """
+
+    needs: frozenset[int]
+    takes: tuple[int, ...]
+    makes: tuple[int, ...]
+    after: frozenset[int]
+    program: Lowered
+
+
+@dataclass(frozen=True, slots=True)
+class PartedProgram:
+    """The parts of a program in an order in which they may run; and for each output the parts after
+    which it is what it is at the end, and whether its memory is nobody else's."""
+
+    parts: tuple[Part, ...]
+    outputs: tuple[frozenset[int], ...]
+    alone: tuple[bool, ...]
+    in_order: bool
+    """Whether a run changes the state, so that runs follow one another."""
+
+
+def parted(program: Program, of_users: Container[int]) -> PartedProgram:
+    """Cut a program, whose outputs are a flat tuple of slots.  Inputs ``of_users``, by place, may
+    be one tensor, or views of one.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> absolute = BY_NAME["torch.abs"]
+    >>> both = [Action(absolute, (Slot(place),), {}, Slot(place + 2)) for place in (0, 1)]
+    >>> cut = parted(Program(2, tuple(both), (Slot(2), Slot(3))), [0])
+    >>> [sorted(part.needs) for part in cut.parts], [sorted(parts) for parts in cut.outputs]
+    ([[0], [1]], [[0], [1]])
+    """
+    order = _Order(program, of_users)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for index, needs in enumerate(order.needs):
+        groups[needs].append(index)
+    keys = sorted(groups, key=lambda needs: (needs.bit_count(), groups[needs][0]))
+    cut = _Cut(program, order, [groups[needs] for needs in keys])
+    parts = tuple(map(cut.part, range(len(keys))))
+    outputs = tuple(map(cut.after_output, program.outputs))
+    return PartedProgram(parts, outputs, tuple(map(cut.is_alone, program.outputs)), order.changes)
+
+
+def _slots(operands: Iterable[Any]) -> set[int]:
+    return {slot.index for slot in slots_in(tuple(operands))}
+
+
+class _Cut:
+    """The parts of a program, as lists of the places of their actions."""
+
+    def __init__(self, program: Program, order: _Order, groups: Sequence[Sequence[int]]) -> None:
+        self._program, self._order, self._groups = program, order, groups
+        self._part_of = {index: place for place, group in enumerate(groups) for index in group}
+        self._users: dict[int, set[int]] = defaultdict(set)
+        """The parts that read each slot; -1 stands for the outputs."""
+        self._constants = range(program.given - len(program.constants), program.given)
+        for index, slots in enumerate(reads_in(program)):
+            for slot in slots:
+                self._users[slot].add(self._part_of[index])
+        for output in program.outputs:
+            self._users[output.index].add(-1)
+
+    def after_output(self, output: Slot) -> frozenset[int]:
+        """The parts after which an output is what it is at the end."""
+        return frozenset(map(self._part_of.__getitem__, self._order.before_end(output.index)))
+
+    def is_alone(self, output: Slot) -> bool:
+        """Whether the memory of an output is nobody else's: it was made for it."""
+        once = self._program.outputs.count(output) == 1
+        return once and self._users[output.index] == {-1} and self._order.is_own(output.index)
+
+    def part(self, place: int) -> Part:
+        """The part of a place."""
+        order, picked = self._order, self._groups[place]
+        actions = [self._program.actions[index] for index in picked]
+        made = _slots(action.out for action in actions)
+        used = sorted(_slots((action.args, action.kwargs) for action in actions) - made)
+        makes = [slot for slot in sorted(made) if self._users[slot] - {place}]
+        takes = [slot for slot in used if slot not in self._constants]
+        own = self._program_of(picked, takes, [slot for slot in used if slot in self._constants])
+        before: set[int] = set().union(*map(order.before.__getitem__, picked))
+        after = frozenset(map(self._part_of.__getitem__, before)) - {place}
+        needs = frozenset(_bits(order.needs[picked[0]]))
+        return Part(needs, tuple(takes), tuple(makes), after, lowered(own(makes)))
+
+    def _program_of(
+        self, picked: Sequence[int], takes: Sequence[int], constants: Sequence[int]
+    ) -> Callable[[Sequence[int]], Program]:
+        """Makes a program of some actions that returns some slots."""
+        program = self._program
+        actions = [program.actions[index] for index in picked]
+        moved_actions, moved = numbered([*takes, *constants], actions, {})
+        own = tuple(program.constants[slot - self._constants.start] for slot in constants)
+        lines = tuple(program.lines[index] for index in picked) if program.lines else ()
+
+        def returning(makes: Sequence[int]) -> Program:
+            outputs = tuple(map(moved.__getitem__, makes))
+            return Program(len(takes), moved_actions, outputs, 0, own, lines)
+
+        return returning
+
+
+class _Order:
+    """What each action of a program has to wait for.  Sets of inputs, and of places in memory, are
+    numbers, each member a bit."""
+
+    def __init__(self, program: Program, of_users: Container[int]) -> None:
+        self._program = program
+        self._makers: dict[int, int] = {}
+        self._memory: dict[int, int] = {}
+        """For each slot the memory in which it may lie."""
+        self._written: dict[int, int] = {}
+        """For each place in memory, the last action that wrote to it."""
+        self._read: dict[int, list[int]] = defaultdict(list)
+        """For each place, the actions that have read it since."""
+        self._barrier: int | None = None
+        self._random: int | None = None
+        self._joined: int | None = None
+        self.needs: list[int] = []
+        self.before: list[set[int]] = []
+        self.changes = False
+        for slot in range(program.given):
+            shared = slot < program.inputs and slot in of_users
+            self._memory[slot] = 1 if shared else 1 << slot + 1
+        whole = len(program.actions) > _MOST_CUT
+        for index, action in enumerate(program.actions):
+            self._follow(index, action, whole)
+
+    def _follow(self, index: int, action: Action, whole: bool) -> None:
+        """Add an action; with ``whole`` it needs all inputs."""
+        steps = [action, *actions_inside((action.args, action.kwargs))]
+        flags = reduce(or_, (FLAGS[step.op] for step in steps))
+        operands = _slots((action.args, action.kwargs))
+        touched = self._behind(operands)
+        written = self._behind(_slots(written_by(action)))
+        if any(map(written_by, steps[1:])):
+            written = touched
+        before = {self._makers[slot] for slot in operands if slot in self._makers}
+        before |= self._orders(index, flags, touched, written)
+        inputs = range(self._program.inputs) if whole else operands
+        needs = reduce(or_, (1 << slot for slot in inputs if slot < self._program.inputs), 0)
+        self.needs.append(reduce(or_, map(self.needs.__getitem__, before), needs))
+        self.before.append(before)
+        self._note_changes(flags, written)
+        fresh = FLAGS[action.op] & FRESH and not written
+        for made in _slots((action.out,)):
+            own = 1 << made + 1
+            self._memory[made] = own if fresh else own | touched
+            self._makers[made] = index
+
+    def _behind(self, slots: Iterable[int]) -> int:
+        memory = 0
+        for slot in slots:
+            memory |= self._memory[slot]
+        return memory
+
+    def _orders(self, index: int, flags: int, touched: int, written: int) -> set[int]:
+        """The actions that have to run before this one, besides those that make its operands."""
+        before: set[int] = set()
+        if flags & _IN_ORDER:
+            before.update(range(self._barrier or 0, index))
+            self._barrier = index
+            self._joined = index if flags & JOINS else self._joined
+        elif self._barrier is not None:
+            before.add(self._barrier)
+        if flags & RANDOM:
+            if self._random is not None:
+                before.add(self._random)
+            self._random = index
+        for place in _bits(touched):
+            if place in self._written:
+                before.add(self._written[place])
+            if written >> place & 1:
+                before.update(self._read.pop(place, ()))
+                self._written[place] = index
+            else:
+                self._read[place].append(index)
+        before.discard(index)
+        return before
+
+    def _note_changes(self, flags: int, written: int) -> None:
+        program = self._program
+        kept = ((1 << program.given + 1) - 1) >> program.inputs + 1 << program.inputs + 1
+        works = flags & (GRADIENT | SETS_GRADIENT | JOINS) and program.given > program.inputs
+        self.changes |= bool(works) or bool(written & kept)
+
+    def before_end(self, slot: int) -> set[int]:
+        """The actions after which the elements of a slot are what they are at the end."""
+        places = filter(self._written.__contains__, _bits(self._memory[slot]))
+        found = {self._written[place] for place in places}
+        found.update(() if self._joined is None else (self._joined,))
+        return found | ({self._makers[slot]} if slot in self._makers else set())
+
+    def is_own(self, slot: int) -> bool:
+        """Whether the memory of a slot was made for it."""
+        return slot in self._makers and self._memory[slot] == 1 << slot + 1
+
+
+def _bits(number: int) -> Iterable[int]:
+    return (place for place, bit in enumerate(bin(number)[:1:-1]) if bit == "1")

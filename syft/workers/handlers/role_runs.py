@@ -1,0 +1,453 @@
+"""An execution of a protocol at one worker: its role runs as its inputs come, in any order.
+
+The program of the role is cut into parts (:mod:`syft.workers.handlers.role_parts`).  A part runs
+when its inputs are there, and what it makes for another role leaves at once, from worker to worker.
+A value is as private there as it was here.  What is private may leave for a worker if its guard
+admits the user or names the worker, or if the owner of this worker has approved the role for it.
+
+What fails is lost with all that depends on it, here and at the other roles, which are told the
+error as it was raised.  Everything else goes on.  An execution that changes the state of its role
+waits until those before it have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from syft.codes import CollectiveCode
+from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError
+from syft.ops.nested import NUMBER_OR_NONE_TYPES
+from syft.workers.core.access import READS, Access
+from syft.workers.core.peer import EVERYTHING
+from syft.workers.core.sent_labels import terms_of, users_of
+from syft.workers.core.state_machine import WorkerCore
+from syft.workers.execution.kept_memory import has_graph
+from syft.workers.execution.leaving import check_public_shape
+from syft.workers.execution.successors import successor_of
+from syft.workers.handlers.accesses import effects_of
+from syft.workers.handlers.guarded_run import Outputs
+from syft.workers.handlers.party_programs import (
+    Declared,
+    Failed,
+    HostedParty,
+    Letter,
+    LetterName,
+    QUIETLY,
+    PartyProgram,
+    Round,
+    guarding,
+)
+from syft.workers.handlers.programs import changes_facts, run_program
+from syft.workers.handlers.role_parts import Part
+from syft.workers.handlers.stored_role import StoredRole
+from syft.workers.labels.cell import elsewhere, unsealed
+from syft.workers.labels.guards import Guard, meet_guards
+from syft.workers.labels.memory_labels import full_guard_of, protect
+from syft.workers.wire.messages import Abort, Exchange, Start
+from syft.workers.wire.references import REF, ids_in
+
+FROM_USERS: Final = 1 << 19
+"""A letter with what a user gives has the place of that input as its number, from here on."""
+
+_SEND: Final = "send"
+
+
+def _stored(core: WorkerCore, message: Start) -> StoredRole | None:
+    """The role that a start names, if it is here."""
+    for id in ids_in(message.args[:1]):
+        found = unsealed(core.store.read(id)) if id in core.store else None
+        if isinstance(found, StoredRole):
+            return found
+    return None
+
+
+def _sends(core: WorkerCore, message: Start) -> Sequence[str]:
+    """The workers to which a role sends; all parties where the role is not here."""
+    stored = _stored(core, message)
+    others = range(len(message.parties)) if stored is None else sorted(stored.role.letters_to)
+    return [message.parties[rank] for rank in others if rank < len(message.parties)]
+
+
+def _access(core: WorkerCore, message: Start) -> Access:
+    """What a role does to the objects that its start names."""
+    stored = _stored(core, message)
+    if stored is None:
+        return READS
+    role = stored.role
+    inputs: list[int | None] = [None] * role.program.inputs
+    for place, arg in zip(role.user_inputs, message.args[1:]):
+        if isinstance(arg, list | tuple) and arg[:1] in ([REF], (REF,)):
+            inputs[place] = arg[1]
+    return effects_of(role.program).access(inputs, ids_in(message.args[:1]))
+
+
+def _where(core: WorkerCore, message: Start) -> str:
+    stored = _stored(core, message)
+    return "In a role" if stored is None else f"In role {stored.role.name!r}"
+
+
+@guarding(CollectiveCode.ROLE, Declared(_sends, _access, _where))
+def run_role(party: HostedParty, stored: Any, *inputs: Any) -> PartyProgram:
+    """A worker's part of an execution of a protocol.
+
+    ``inputs`` are those of users: an object, a value that came along, or for one that will come the
+    rank of who brings it, in a tuple.
+    """
+    run = _RoleRun(party, unsealed(stored), inputs)
+    try:
+        if run.stored.parted.in_order:
+            yield run.stored.turns
+        yield from run.rounds()
+    finally:
+        run.let_go()
+    return run.failed or (() if run.role.answers else QUIETLY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output under way: its place, where it goes, and the parts after which it is there."""
+
+    place: int
+    slot: int
+    to: int | None
+    number: int
+    after: frozenset[int]
+    alone: bool
+
+
+class _RoleRun:
+    """One execution of a role: the values of its slots, and what became of its parts."""
+
+    def __init__(self, party: HostedParty, stored: Any, inputs: Sequence[Any]) -> None:
+        self.party, self.call, self.core = party, party.call, party.call.core
+        if not isinstance(stored, StoredRole):
+            raise MalformedMessage("$.args[0]", "a role", type(stored).__name__)
+        if not (self.core.allow_plans and self.call.peer.plans):
+            raise PlansNotAllowed(self.core.name)
+        self.stored, self.role = stored, stored.role
+        self.failed: Failed | None = None
+        """What failed first."""
+        self._parts = stored.parted.parts
+        self._values: dict[int, Any] = {}
+        self._taints: dict[int, Guard] = {}
+        """For slots, the guard of numbers on which they depend, which have no label themselves."""
+        self._lost: dict[int, Failed] = {}
+        """Why inputs will not come, by place."""
+        self._ended: dict[int, Failed | None] = {}
+        """The parts that have run, or failed, by place."""
+        self._freed: set[int] = set()
+        """The inputs that have come, and that nothing needs any more."""
+        self._places: dict[LetterName, int] = {}
+        self._charged: dict[int, int] = {}
+        self._alters = changes_facts(self.role.program)
+        self._check_parties()
+        self._begin(inputs)
+        self._outputs = list(self._all_outputs())
+
+    def _check_parties(self) -> None:
+        ranks = {rank for rank in (*self.role.sources, *self.role.targets) if rank is not None}
+        if self.party.rank in ranks or max(ranks, default=0) >= self.party.size:
+            expected = f"the {max(ranks, default=0) + 1} roles of the protocol, each another worker"
+            raise MalformedMessage("$.parties", expected, str(self.party.size))
+
+    def _begin(self, inputs: Sequence[Any]) -> None:
+        """Note which inputs are here, and which letters are due."""
+        places = self.role.user_inputs
+        if len(inputs) != len(places):
+            raise MalformedMessage("$.args", f"{len(places)} inputs of users", str(len(inputs)))
+        for rank, slots in self.role.letters_from.items():
+            for number, place in enumerate(slots):
+                self._places[rank, number] = place
+        for place, given in zip(places, inputs, strict=True):
+            if type(given) is tuple:
+                self._places[self._bringer(given), FROM_USERS + place] = place
+            elif elsewhere(given) is not None or not _is_value(unsealed(given)):
+                raise MalformedMessage(
+                    f"$.args[{place}]", "a tensor here or a number", type(given).__name__
+                )
+            else:
+                self._values[place] = unsealed(given)
+        self.party.due.update(dict.fromkeys(self._places, False))
+
+    def _bringer(self, given: tuple[Any, ...]) -> int:
+        """The rank of the party that brings an input."""
+        by = given[0] if len(given) == 1 else None
+        if type(by) is not int or not 0 <= by < self.party.size:
+            raise MalformedMessage("$.args", "the rank of who brings an input", "something else")
+        return by
+
+    def _all_outputs(self) -> Iterator[_Output]:
+        cut, sent = self.stored.parted, dict.fromkeys(self.role.letters_to, 0)
+        kept = 0
+        for place, rank in enumerate(self.role.targets):
+            slot: int = self.role.program.outputs[place].index
+            about, ends = (slot, rank), (cut.outputs[place], cut.alone[place])
+            if rank is None:
+                yield _Output(place, *about, kept, *ends)
+                kept += 1
+            else:
+                yield _Output(place, *about, sent[rank], *ends)
+                sent[rank] += 1
+        if kept != len(self.call.message.outs):
+            raise MalformedMessage("$.outs", f"{kept} ids", str(len(self.call.message.outs)))
+
+    # ---------------------------------------------------------------------------------- running
+
+    def rounds(self) -> PartyProgram:
+        """Run what can run, and wait for letters, until all is made or lost."""
+        self._advance()
+        while self._outputs or len(self._ended) < len(self._parts):
+            received = yield Round({}, frozenset(self._places), any=True)
+            for name in sorted(received):
+                self._take(self._places.pop(name), received[name])
+            self._advance()
+
+    def _take(self, place: int, letter: Letter) -> None:
+        """Note an input that has come, or why it will not."""
+        if letter.error is not None:
+            self._lost[place] = letter.error
+            return
+        try:
+            self._values[place] = self._received(place, letter)
+        except Exception as error:
+            self._lost[place] = self._failure(error)
+
+    def _received(self, place: int, letter: Letter) -> Any:
+        """The value of a letter, in memory of its own and as private as it says."""
+        if len(letter.values) != 1 or not _is_value(letter.values[0]):
+            raise MalformedMessage("$.values", "one tensor or number", "something else")
+        (value,) = letter.values
+        if letter.guard is not None:
+            self.core.guard()
+        if not isinstance(value, torch.Tensor):
+            if letter.guard is not None:
+                self._taints[place] = letter.guard
+            return value
+        if not letter.owned:
+            value = _bare_copy(value)
+        protect(value, letter.guard)
+        self._charge(place, value)
+        return value
+
+    def _advance(self) -> None:
+        """Run the parts whose inputs are there; then keep and send what is ready."""
+        for place, part in enumerate(self._parts):
+            if place not in self._ended:
+                lost = self._why_lost(part)
+                if lost is not None:
+                    self._ended[place] = lost
+                    self.failed = self.failed or lost
+                elif self._is_ready(part):
+                    self._ended[place] = self._run(part)
+        self._outputs = [output for output in self._outputs if not self._hand_out(output)]
+        self._free()
+
+    def _why_lost(self, part: Part) -> Failed | None:
+        causes = (self._ended[other] for other in sorted(part.after) if other in self._ended)
+        lost = (self._lost[place] for place in sorted(part.needs) if place in self._lost)
+        return next((one for one in (*causes, *lost) if one is not None), None)
+
+    def _is_ready(self, part: Part) -> bool:
+        here = all(place in self._values or place in self._freed for place in part.needs)
+        return here and part.after <= self._ended.keys()
+
+    def _run(self, part: Part) -> Failed | None:
+        """Run a part; returns what failed, if it did."""
+        core, call = self.core, self.call
+        taint: Guard | None = None
+        for slot in part.takes:
+            taint = meet_guards(taint, self._taints.get(slot))
+        try:
+            values = [self._value(slot) for slot in part.takes]
+            results = run_program(core, part.program, values, call.peer, taint)
+            self._note_graphs(results)
+            if type(results) is Outputs and results.taint is not None:
+                self._taints.update(dict.fromkeys(part.makes, results.taint))
+            for slot, value in zip(part.makes, results, strict=True):
+                self._values[slot] = value
+                self._charge(slot, value)
+        except Exception as error:
+            return self._failure(error)
+        finally:
+            if self._alters:
+                call.altered(EVERYTHING)
+        return None
+
+    def _value(self, slot: int) -> Any:
+        """What a slot has now: its memory may have been moved since it got it."""
+        program = self.role.program
+        if program.inputs <= slot < program.inputs + program.state:
+            return self.stored.state[slot - program.inputs]
+        if slot >= program.inputs + program.state and slot < program.given:
+            return program.constants[slot - program.inputs - program.state]
+        value = self._values[slot]
+        return successor_of(value) if isinstance(value, torch.Tensor) else value
+
+    def _note_graphs(self, results: Sequence[Any]) -> None:
+        """Note what a part has made on the way, which the graphs of its results may keep."""
+        graphs = self.core.store.charges.graphs
+        made, graphs.on_the_way = graphs.on_the_way, 0
+        if made and not graphs.freed and any(map(has_graph, results)):
+            self.call.graphs.bytes += made
+
+    def _failure(self, error: Exception) -> Failed:
+        """An error of this role, as everybody is told it."""
+        failed = Failed.of(self.core, error.with_traceback(None), f"In role {self.role.name!r}")
+        self.failed = self.failed or failed
+        return failed
+
+    # ---------------------------------------------------------------------------- what it gives
+
+    def _hand_out(self, output: _Output) -> bool:
+        """Store or send an output, if it is there or lost; whether it is done."""
+        lost = self._lost.get(output.slot)
+        for place in sorted(output.after):
+            lost = lost or self._ended.get(place)
+        if lost is None:
+            given = output.slot < self.role.program.inputs
+            if (
+                given and output.slot not in self._values
+            ) or not output.after <= self._ended.keys():
+                return False
+            try:
+                if output.to is None:
+                    self._keep(output)
+                else:
+                    self._send(output, output.to)
+                return True
+            except Exception as error:
+                lost = self._failure(error)
+        self._lose(output, lost)
+        return True
+
+    def _keep(self, output: _Output) -> None:
+        core, out = self.core, self.call.message.outs[output.number]
+        value = self._value(output.slot)
+        if not isinstance(value, torch.Tensor):
+            what = f"output {output.place} of role {self.role.name!r} is a number"
+            raise ProgramError(f"{what}: make a tensor of it, which can be kept")
+        self.party.kept.add(out)
+        if out in core.store.promised:  # or it was dropped before it was there
+            self._discharge(output.slot)
+            core.hold(out, value)
+            self.call.note_made((out,))
+
+    def _send(self, output: _Output, to: int) -> None:
+        value, core = self._value(output.slot), self.core
+        guard = self._taints.get(output.slot)
+        if isinstance(value, torch.Tensor):
+            guard = meet_guards(guard, full_guard_of(value))
+            if not output.alone:
+                value = _bare_copy(value)
+            elif not value.is_leaf:
+                value = value.detach()
+        elif not _is_value(value):
+            raise ProgramError(f"output {output.place} is a {type(value).__name__}: send tensors")
+        check_public_shape(guard, _SEND)
+        approved = core.approved.get(self.stored.digest, ()) if core.approved and guard else ()
+        about = users_of(guard), False, terms_of(guard, core.name, True)
+        letter = partial(self._letter, output.number, about)
+        letters = [(self.party.names[to], (value,), letter)]
+        self.call.post(guard, _SEND, letters, guard is not None, approved)
+
+    def _letter(self, number: int, about: tuple[Any, ...], values: tuple[Any, ...]) -> Exchange:
+        return Exchange(self.party.execution, number, self.party.rank, values, *about)
+
+    def _lose(self, output: _Output, lost: Failed) -> None:
+        """Let those know who wait for an output that will not come."""
+        self.failed = self.failed or lost
+        if output.to is not None:
+            about = lost.text, (output.number,), lost.error
+            lines = Abort(self.party.execution, self.party.rank, *about)
+            self.core.post(self.party.names[output.to], lines)
+            return
+        out = self.call.message.outs[output.number]
+        self.party.kept.add(out)
+        if out not in self.core.store:
+            self.core.store.mark_gone(out, f"role {self.role.name!r} failed: {lost.text}")
+            self.core.dataflow.settle((out,))
+
+    # --------------------------------------------------------------------------------- memory
+
+    def _charge(self, slot: int, value: Any) -> None:
+        """Charge who started the execution for memory that waits to be used."""
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            size = value.untyped_storage().nbytes()
+            self.core.store.charges.enter(self.call.peer.session.account, letters=size)
+            self._charged[slot] = size
+
+    def _discharge(self, slot: int) -> None:
+        size = self._charged.pop(slot, 0)
+        self.core.store.charges.leave(self.call.peer.session.account, letters=size)
+
+    def _free(self) -> None:
+        """Let go of the values that nothing needs any more."""
+        needed = {output.slot for output in self._outputs}
+        for place, part in enumerate(self._parts):
+            if place not in self._ended:
+                needed.update(part.takes)
+        for slot in self._values.keys() - needed:
+            del self._values[slot]
+            self._discharge(slot)
+            if slot < self.role.program.inputs:
+                self._freed.add(slot)
+
+    def let_go(self) -> None:
+        """Let go of all values."""
+        self._values.clear()
+        for slot in list(self._charged):
+            self._discharge(slot)
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or type(value) in NUMBER_OR_NONE_TYPES
+
+
+def _bare_copy(value: torch.Tensor) -> torch.Tensor:
+    """A copy in new memory, without graph; a leaf that requires a gradient still does."""
+    copy = value.detach().clone()
+    return copy.requires_grad_() if value.is_leaf and value.requires_grad else copy
+
+
+def _sends_input(core: WorkerCore, message: Start) -> Sequence[str]:
+    """The worker to which an input goes."""
+    rank = message.args[1] if len(message.args) > 1 else None
+    if type(rank) is not int or not 0 <= rank < len(message.parties):
+        return []
+    return [message.parties[rank]]
+
+
+def _reads(core: WorkerCore, message: Start) -> Access:
+    return READS
+
+
+def _at_actor(core: WorkerCore, message: Start) -> str:
+    return "Giving an input"
+
+
+@guarding(CollectiveCode.SUBMIT, Declared(_sends_input, _reads, _at_actor))
+def submit(party: HostedParty, stored: Any, rank: Any, place: Any) -> PartyProgram:
+    """Send an object of this worker to another one, as an input of its role.
+
+    Rounds: 1.
+    """
+    value, core = unsealed(stored), party.call.core
+    known = type(place) is int and 0 <= place < FROM_USERS
+    if not isinstance(value, torch.Tensor) or elsewhere(stored) is not None or not known:
+        raise MalformedMessage("$.args", "a tensor here, a rank and a place", "something else")
+    guard = full_guard_of(value)
+    check_public_shape(guard, _SEND)
+    about = users_of(guard), False, terms_of(guard, core.name, True)
+
+    def letter(values: tuple[Any, ...]) -> Exchange:
+        return Exchange(party.execution, FROM_USERS + place, party.rank, values, *about)
+
+    letters = [(party.names[rank], (_bare_copy(value),), letter)]
+    party.call.post(guard, _SEND, letters, guard is not None, ())
+    return ()
+    yield  # a party program is a generator
