@@ -559,6 +559,12 @@ def _stopped(core: WorkerCore, session: PartExecution, error: Exception) -> Fail
     return failed
 
 
+def _close(program: PartyProgram | None) -> None:
+    """Close a program, unless it fails inside: then it cannot be closed."""
+    if program is not None and not getattr(program, "gi_running", False):
+        program.close()
+
+
 def fail(
     core: WorkerCore,
     execution: int,
@@ -575,9 +581,7 @@ def fail(
     call = session.call
     failed = error if isinstance(error, Failed) else _stopped(core, session, error)
     end(core, execution, session.payer if call is None else call.peer)
-    # One that fails inside cannot be closed.
-    if session.program is not None and not getattr(session.program, "gi_running", False):
-        session.program.close()
+    _close(session.program)
     if call is None:
         return
     message: Start = call.message
@@ -586,10 +590,9 @@ def fail(
     lost = {error.name} if isinstance(error, WorkerLost) else set()
     if tell:
         tell_others(core, message, failed, set(message.parties) - lost)
+    why = f"the collective operation that should have made it failed at {core.name}"
     for out in outs:
-        core.store.mark_gone(
-            out, f"the collective operation that should have made it failed at {core.name}"
-        )
+        core.store.mark_gone(out, why)
     core.dataflow.settle(outs)
     if session.turns is not None:
         session.turns.done()

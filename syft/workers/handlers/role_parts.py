@@ -178,13 +178,12 @@ class _Order:
         flags = reduce(or_, (FLAGS[step.op] for step in steps))
         operands = _slots((action.args, action.kwargs))
         touched = self._behind(operands)
-        written = self._behind(_slots(written_by(action)))
-        if any(map(written_by, steps[1:])):
-            written = touched
+        inside = any(map(written_by, steps[1:]))
+        written = touched if inside else self._behind(_slots(written_by(action)))
         before = {self._makers[slot] for slot in operands if slot in self._makers}
         before |= self._orders(index, flags, touched, written)
-        inputs = range(self._program.inputs) if whole else operands
-        needs = reduce(or_, (1 << slot for slot in inputs if slot < self._program.inputs), 0)
+        inputs = set(range(self._program.inputs))
+        needs = reduce(or_, (1 << slot for slot in (inputs if whole else inputs & operands)), 0)
         self.needs.append(reduce(or_, map(self.needs.__getitem__, before), needs))
         self.before.append(before)
         self._note_changes(flags, written)
