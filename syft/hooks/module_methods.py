@@ -13,7 +13,9 @@ import copy as copying
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -29,6 +31,7 @@ from syft.tensors.shared.shared_values import get_each
 from syft.torch_private import exchange_contents
 from syft.workers.client.answers import tensor_in
 from syft.workers.client.transport import Owner
+from syft.workers.labels.origin import names_in
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 ChangeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
@@ -199,14 +202,18 @@ def _marked(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def send_module(
-    module: nn.Module, *locations: Any, owner: Owner, user: str | None = None
+    module: nn.Module,
+    *locations: Any,
+    owner: Owner,
+    user: str | None = None,
+    allow: Iterable[str] = (),
 ) -> nn.Module:
     """Send every parameter and buffer to a worker in one message; returns the module, changed in
     place.
 
-    What is there already stays as it is, so that a cell can be run again.  Raises
-    :class:`~syft.exceptions.NotSendable` unless exactly one worker is named, and for a module that
-    is at another worker: it is moved.
+    ``allow`` names the users who may use them too, as for tensors.  What is there already stays as
+    it is, so that a cell can be run again.  Raises :class:`~syft.exceptions.NotSendable` unless
+    exactly one worker is named, and for a module that is at another worker: it is moved.
 
     >>> model = torch.nn.Linear(2, 1)
     >>> model.send(bob).weight.location
@@ -216,12 +223,15 @@ def send_module(
         raise NotSendable(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
-    place = owner.get_worker(locations[0])
+    place, users = owner.get_worker(locations[0]), names_in("allow", allow)
     here = [tensor for tensor in tensors_of(module) if not _is_at(tensor, place)]
     exchange_tensors(
         module, lambda tensors: bulk.send_all(tensors, place, owner, user), bulk.unsend, here
     )
-    send_when_shaped(module, lambda part: send_module(part, place, owner=owner, user=user))
+    for link in chain.from_iterable(first_link(one).remote_links() for one in tensors_of(module)):
+        link.connection.show_to(link.id_at_location, users)
+    again = partial(send_module, owner=owner, user=user, allow=users)
+    send_when_shaped(module, lambda part: again(part, place))
     places.follow(module)
     return module
 

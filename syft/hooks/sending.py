@@ -38,7 +38,7 @@ class SentCopy:
     It is the :class:`~syft.chain.link.Delivery` that a link gets.
     """
 
-    __slots__ = ("connection", "collects", "id", "user", "writers")
+    __slots__ = ("connection", "collects", "id", "user", "writers", "readers")
 
     def __init__(
         self,
@@ -47,9 +47,10 @@ class SentCopy:
         id: Id,
         user: str | None,
         writers: frozenset[str],
+        readers: tuple[str, ...] = (),
     ) -> None:
         self.connection, self.collects, self.id = connection, collects, id
-        self.user, self.writers = user, writers
+        self.user, self.writers, self.readers = user, writers, readers
 
     def put_leaf(self, tensor: torch.Tensor) -> Wrapper:
         """Put a copy of a tensor without a graph: see :func:`leaf_to_send`."""
@@ -67,11 +68,12 @@ class SentCopy:
         writers = self.writers | writers_of(tensor)
         with connection.lock:  # what is noted of the last request is noted of this one
             if callable(id):
-                shared = None if writers else put_once(connection, tensor, id)
+                shared = None if writers or self.readers else put_once(connection, tensor, id)
                 if shared is not None:
                     return make_pointer(connection, shared, collects)
                 id = None
             promised, id = id, connection.put(tensor, id, guard, writers)
+            connection.show_to(id, self.readers)
             if promised is not None and collects:
                 connection.garbage.add_owner(id)
             pointer = make_pointer(connection, id, collects, summary=summary_of(tensor))
@@ -188,6 +190,7 @@ def send(
     id: Id = None,
     user: str | None = None,
     allow_writes: Iterable[str] = (),
+    allow: Iterable[str] = (),
 ) -> torch.Tensor:
     """Put a copy of the tensor at a worker and return a pointer to it.
 
@@ -196,7 +199,9 @@ def send(
     a fresh one, or one that was promised.  With ``id=sy.ids.content`` a constant that this worker
     sent there before, and that is still there unchanged, is not sent again.  ``user`` names the
     user who sends, which private tensors check.  ``allow_writes`` names those who may change the
-    object there too, and take it away: users, or callers that act for no user.
+    object there too, and take it away: users, or callers that act for no user.  ``allow`` names
+    those who find and use it.  At a worker with tokens it is there for its sender alone otherwise,
+    for whom ``allow_writes`` names and for whom a private tensor admits.
 
     Of a view of a leaf that requires grad a leaf of its own goes, with a warning
     (:class:`~syft.exceptions.GraphLeftBehind`).
@@ -211,7 +216,7 @@ def send(
     roles = ROLES.get()
     if roles is not None:
         return roles.send(tensor, locations)
-    if len(locations) == 1 and id is None and user is None and allow_writes == ():
+    if len(locations) == 1 and id is None and user is None and allow_writes == allow == ():
         connection = owner.connection_to(locations[0])
         usual = connection.put_usual(tensor)
         if usual is not None:
@@ -219,10 +224,11 @@ def send(
     if id is not None:
         _check_id(id)
     writers = frozenset(names_in("allow_writes", allow_writes))
+    readers = tuple(sorted(set(names_in("allow", allow))))
     deliveries = []
     for place in locations:  # before anything is sent
         connection = owner.connection_to(place)
-        deliveries.append(SentCopy(connection, garbage_collect_data, id, user, writers))
+        deliveries.append(SentCopy(connection, garbage_collect_data, id, user, writers, readers))
     return _deliver(tensor, deliveries)
 
 

@@ -272,9 +272,15 @@ class TorchHook:
     def _send_module(self) -> Callable[..., nn.Module]:
         local, whole = self.local_worker, self._whole
 
-        def send(module: nn.Module, *locations: Any, user: str | None = None) -> nn.Module:
+        def send(
+            module: nn.Module,
+            *locations: Any,
+            user: str | None = None,
+            allow: Iterable[str] = (),
+        ) -> nn.Module:
             whole.surround()
-            return module_methods.send_module(module, *locations, owner=local, user=user)
+            about: dict[str, Any] = {"user": user, "allow": allow}
+            return module_methods.send_module(module, *locations, owner=local, **about)
 
         send.__doc__ = module_methods.send_module.__doc__
         return send

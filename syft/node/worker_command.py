@@ -121,6 +121,15 @@ def _add_caller_options(parser: argparse.ArgumentParser) -> None:
         help="what one caller may have here at a time (bytes, objects …) or ask of one operation "
         "(elements …), as sy.PeerLimits has them; may be repeated",
     )
+    group.add_argument(
+        "--dial",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="an address, a network (10.0.0.0/24) or a Unix socket to which the worker connects "
+        "where a caller says that another worker is there; may be repeated (none: it speaks to "
+        "those through the caller)",
+    )
     add_destination_option(group)
 
 
@@ -190,6 +199,7 @@ def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> Webso
         allow_plans=options.allow_plans,
         peer_limits=PeerLimits(**dict(options.limit)),
         destinations=read_destinations(options.destination),
+        dial=options.dial,
         lease=options.lease,
     )
     server.hold(*(offered.tensor for offered in held))

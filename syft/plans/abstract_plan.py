@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from syft.exceptions import (
@@ -31,6 +31,7 @@ from syft.plans.shared_state import HeldState, stand_ins
 from syft.program.code import code_of
 from syft.program.program import Action, Program
 from syft.tensors.shared.ahead import MOST_BYTES_AHEAD, StockLevel, prepare_runs
+from syft.workers.labels.origin import names_in
 from syft.workers.shells.virtual import VirtualWorker
 
 MOST_RECORDINGS = 16
@@ -309,11 +310,13 @@ class AbstractPlan(Exportable):
         *locations: VirtualWorker | str,
         garbage_collect_data: bool = True,
         user: str | None = None,
+        allow: Iterable[str] = (),
     ) -> Any:
         """Put a copy of the plan at a worker and return a pointer to it; this plan stays usable.
 
         With several ``locations``, a copy goes to each and one pointer stands for all.  A copy has
-        the state as it is now.  ``user`` is checked against the guards of private state.
+        the state as it is now.  ``user`` is checked against the guards of private state.  ``allow``
+        names the users who may find and use it too, as for tensors.
 
         Raises :class:`~syft.exceptions.NotBuilt`, :class:`~syft.exceptions.PlansNotAllowed` if
         the owner of the worker allows none, :class:`~syft.exceptions.UnknownWorker`,
@@ -324,7 +327,8 @@ class AbstractPlan(Exportable):
         ([PointerPlan | me:... -> alice:...], [PointerPlan | me:... -> bob:...])
         """
         built = self._built("sent to a worker")
-        return self._sender().send(self._record, built, locations, garbage_collect_data, user)
+        about = locations, garbage_collect_data, user, names_in("allow", allow)
+        return self._sender().send(self._record, built, *about)
 
     def get(self) -> Any:
         """The plan itself: it is here, and stays here when a copy of it is sent.

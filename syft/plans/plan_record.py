@@ -83,6 +83,7 @@ class PlanSender(ABC):
         locations: Sequence[VirtualWorker | str],
         garbage_collect_data: bool,
         user: str | None,
+        allow: tuple[str, ...] = (),
     ) -> Any:
         """Put a copy of the plan at each location; returns the pointer to it, or to all of them."""
 

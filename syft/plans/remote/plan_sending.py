@@ -55,11 +55,13 @@ class LocalPlanSender(PlanSender):
         locations: Sequence[VirtualWorker | str],
         garbage_collect_data: bool,
         user: str | None,
+        allow: tuple[str, ...] = (),
     ) -> PointerPlan | MultiPointerPlan:
         """Put a copy of the plan at each location; returns the pointer to it, or to all of them.
 
-        Raises :class:`~syft.exceptions.NotSendable`, :class:`~syft.exceptions.UnknownWorker`,
-        :class:`~syft.exceptions.PermissionDenied`, and what :func:`check_state` raises.
+        The users ``allow`` find it too.  Raises :class:`~syft.exceptions.NotSendable`,
+        :class:`~syft.exceptions.UnknownWorker`, :class:`~syft.exceptions.PermissionDenied`, and
+        what :func:`check_state` raises.
         """
         owner = self.worker
         workers = [owner.get_worker(location) for location in locations]  # before anything is sent
@@ -76,6 +78,7 @@ class LocalPlanSender(PlanSender):
         for worker in workers:
             connection, id = owner.connection_to(worker), new_id()
             connection.put(stored, id, guard=guard)
+            connection.show_to(id, allow)
             SENT_OPTIONS[id] = options
             pointer = PointerPlan(connection, id, stored.blueprint.interface, garbage_collect_data)
             pointer.lines = built.program.lines

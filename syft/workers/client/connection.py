@@ -45,7 +45,7 @@ from syft.workers.labels.guards import Guard
 from syft.workers.labels.holders import Holder
 from syft.workers.labels.origin import writers_of
 from syft.workers.wire import messages
-from syft.workers.wire.messages import Message, Move, NotBegun, Put, PutAll
+from syft.workers.wire.messages import Message, Move, NotBegun, Put, PutAll, Share
 from syft.workers.wire.terms import Terms
 
 _TAKING = frozenset((messages.Fetch, messages.FetchAll))
@@ -387,6 +387,12 @@ class Connection:
             if group is not None and plain:
                 self.groups.gradients.note_sent(id, value)
             return id
+
+    def show_to(self, id: int, users: Sequence[str]) -> None:
+        """Have an object that was just sent be there for other users too, if any are named."""
+        if users:
+            self.groups.send()  # one may hold it back
+            self.requests.tell(Share(id, (), tuple(users)))
 
     def _put_in(self, group: MessageGroup, value: Any, plain: bool) -> int | None:
         """The id of a value that a group takes; None if it goes by itself.  What a lazy group holds

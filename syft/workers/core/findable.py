@@ -6,17 +6,14 @@ even if somebody tells it their ids: so its requests are looked at for ids, what
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, Final
+from collections.abc import Collection
 
 from syft.exceptions import ObjectNotFound
-from syft.workers.core.owners import Owners
+from syft.workers.core.owners import Owners, is_there
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
+from syft.workers.core.unseen_ids import numbers_in
 from syft.workers.wire.messages import Drop, Request, Share
-
-_NO_OBJECTS: Final = frozenset(("seq", "drop", "failures", "reading"))
-"""Fields that name no object to be used.  Who drops what is another's changes nothing."""
 
 
 def may_find(store: ObjectStore, owners: Owners, peer: Peer, id: int) -> bool:
@@ -35,6 +32,8 @@ def may_find(store: ObjectStore, owners: Owners, peer: Peer, id: int) -> bool:
     origin = owners.of(id)
     if origin is not None and origin.owner == peer.identity:
         return True
+    if origin is not None and not is_there(origin, peer):
+        return False
     tags = store.tags.of(id)
     return bool(tags) and (peer.reads is None or not peer.reads.isdisjoint(tags))
 
@@ -70,20 +69,6 @@ def check_named(store: ObjectStore, owners: Owners, peer: Peer, message: Request
     """
     if peer.reads is None or type(message) in (Drop, Share):
         return
-    for number in _numbers_in(message):
+    for number in numbers_in(message):
         if store.knows(number) and not may_find(store, owners, peer, number):
             raise ObjectNotFound(number, store.worker, store.why_missing(0))
-
-
-def _numbers_in(message: Request) -> Iterator[int]:
-    """The integers in the fields of a request, at any depth."""
-    fields = (name for name in message.__struct_fields__ if name not in _NO_OBJECTS)
-    stack: list[Any] = [getattr(message, name) for name in fields]
-    while stack:
-        value = stack.pop()
-        if type(value) is int:
-            yield value
-        elif isinstance(value, list | tuple):
-            stack.extend(value)
-        elif isinstance(value, dict):
-            stack.extend(value.values())

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from syft.exceptions import PermissionDenied
+from syft.exceptions import ObjectNotFound, PermissionDenied
 from syft.workers.core.access import Access
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
@@ -66,7 +66,8 @@ class Owners:
     def meet(self, peer: Peer) -> bool:
         """Note that a caller makes a request; whether it is another one than the first."""
         if self._first is None:
-            self._first, self._first_who = ObjectOrigin(peer.identity, peer.name), peer.who
+            self._first = ObjectOrigin(peer.identity, peer.name, closed=peer.closes)
+            self._first_who = peer.who
         return not self._is_first(peer)
 
     def forget(self) -> None:
@@ -97,37 +98,69 @@ class Owners:
             return
         origin = self._results.get(peer.who)
         if backing is not None or origin is None:
-            origin = ObjectOrigin(peer.identity, peer.name, backing=backing)
+            origin = ObjectOrigin(peer.identity, peer.name, backing=backing, closed=peer.closes)
             if backing is None:
                 self._results[peer.who] = origin
         for id in ids:
             if self._store.knows(id):
                 self._origins[id] = origin
 
-    def put(self, peer: Peer, id: int, writers: Collection[str], may_be_leaf: bool) -> None:
+    def put(
+        self,
+        peer: Peer,
+        id: int,
+        writers: Collection[str],
+        may_be_leaf: bool,
+        readers: Collection[str] = (),
+    ) -> None:
         """Record an object that ``peer`` sends, before it is stored.
 
-        A promised object belongs to whoever promised it, and the sender may change it too.  Only
-        the connection over which a leaf came may ask for its gradients.
+        It is there for ``readers`` too, those who may read it if it is private.  A promised object
+        belongs to whoever promised it, and the sender may change it too.  Only the connection over
+        which a leaf came may ask for its gradients.
         """
-        owner, name = peer.identity, peer.name
+        owner, name, closed = peer.identity, peer.name, peer.closes
         promiser = self.of(id) if self._store.promised or id in self._origins else None
         if promiser is not None and promiser.owner != owner:
-            owner, name = promiser.owner, promiser.name
+            owner, name, closed = promiser.owner, promiser.name, promiser.closed
             writers = {*promiser.writers, *writers, *peer.names}
         session = peer.session if may_be_leaf else None
-        if session is not None or writers or not self._is_first(peer):
-            self._origins[id] = ObjectOrigin(owner, name, writers, session)
+        readers = readers if closed else ()
+        if session is not None or writers or readers or not self._is_first(peer):
+            origin = ObjectOrigin(owner, name, writers, session, closed=closed, readers=readers)
+            self._origins[id] = origin
 
-    def share(self, peer: Peer, id: int, names: Collection[str]) -> None:
-        """Name others who may change an object; nothing happens unless ``peer`` may do so."""
+    def share(
+        self, peer: Peer, id: int, names: Collection[str], readers: Collection[str] = ()
+    ) -> None:
+        """Name others who may change an object, or for whom it is there; nothing happens unless
+        ``peer`` may change it."""
         origin = self.of(id)
         if origin is not None and origin.admits(peer.identity):
-            self._origins[id] = widened = origin.with_writers(names)
+            self._origins[id] = widened = origin.with_writers(names, readers)
             if id in self._store.objects:
                 mark(self._store.objects[id], widened)
 
     # -------------------------------------------------------------------------------- the check
+
+    def shows(self, peer: Peer, id: int) -> bool:
+        """Whether an object is there for ``peer``, if it is there at all."""
+        origin = self.of(id)
+        return origin is None or is_there(origin, peer) or self._awaits(peer, id)
+
+    def _awaits(self, peer: Peer, id: int) -> bool:
+        """Whether an object is promised to come from ``peer``."""
+        return id in self._store.promised and self._store.may_keep(id, peer.names)
+
+    def check_shown(self, peer: Peer, ids: Iterable[int]) -> None:
+        """Raise :class:`~syft.exceptions.ObjectNotFound` for the first object that is not there for
+        ``peer``."""
+        self._check_there(peer, self._foreign(peer, ids))
+
+    def _check_there(self, peer: Peer, foreign: Iterable[tuple[int, ObjectOrigin]]) -> None:
+        for id, origin in foreign:
+            if not is_there(origin, peer) and not self._awaits(peer, id):
+                raise ObjectNotFound(id, self._store.worker, None)
 
     def may_take(self, peer: Peer, id: int) -> bool:
         """Whether ``peer`` may take an object away."""
@@ -174,6 +207,7 @@ class Owners:
         change and whose that is.
         """
         foreign = self._foreign(peer, ids)
+        self._check_there(peer, foreign)
         if not (foreign or access.changes or access.takes):
             return None
         permit = Permit(self, peer, action, foreign, access)
@@ -206,7 +240,9 @@ class Owners:
             origin = origins.get(id, rest)
             if origin is None or (origin.owner == mine and origin.backing is None):
                 continue
-            if origin.backing is not None or not is_marked(self._store.objects.get(id), origin):
+            if origin.backing is not None or not is_there(origin, peer):
+                return False
+            if not is_marked(self._store.objects.get(id), origin):
                 return False
         return True
 
@@ -243,6 +279,20 @@ class Owners:
         """The error for a change of an object that is not, or does not lie in what is, the
         caller's."""
         return PermissionDenied(action, self._store.worker, peer.identity, id, owner)
+
+
+def is_there(origin: ObjectOrigin, peer: Peer) -> bool:
+    """Whether what comes from ``origin`` is there for a caller: for one of the users for whom it
+    has proved to speak.
+
+    >>> ann = ObjectOrigin("ann", "me", closed=True)
+    >>> [is_there(ann, Peer("me", user, users=(user,))) for user in ("ann", "eve")]
+    [True, False]
+    """
+    if not origin.closed or origin.shows(peer.identity):
+        return True
+    users = () if peer.users is None else peer.users
+    return any(one in users for one in (origin.owner, *origin.readers, *origin.writers))
 
 
 class Permit:

@@ -11,6 +11,7 @@ from typing import Final
 
 from syft.exceptions import PermissionDenied
 from syft.workers.core.peer_limits import Account
+from syft.workers.core.unseen_ids import UnseenIds
 from syft.workers.wire.numbering import Table
 
 KEPT = 4096
@@ -72,7 +73,7 @@ class Session:
     0
     """
 
-    __slots__ = ("failures", "numbers", "account")
+    __slots__ = ("failures", "numbers", "account", "unseen")
 
     def __init__(self) -> None:
         self.failures = 0
@@ -81,6 +82,8 @@ class Session:
         """The definitions behind the numbers that the caller has used."""
         self.account = Account()
         """What the caller has at the worker, for the limits that it is under."""
+        self.unseen: UnseenIds | None = None
+        """The ids of others' objects that the caller has named."""
 
 
 class ProgramMark:
@@ -113,6 +116,7 @@ class Peer:
         "reads",
         "session",
         "identity",
+        "closes",
         "who",
         "dropped",
         "fetched",
@@ -143,6 +147,8 @@ class Peer:
         """Which worker it is, where several programs call who may give workers the same names."""
         self.identity: str | None = None if is_owner else user or self.called
         """To whom belongs what this caller makes; None is the owner of the worker."""
+        self.closes = users is not None and user is not None
+        """Whether what it makes is there for its user alone: that user has proved who it is."""
         self.who = self.identity, name
         """The identity and the name, as one object."""
         self.session = Session() if session is None else session

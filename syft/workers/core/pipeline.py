@@ -4,10 +4,12 @@ A handler is registered with a :class:`Declaration` of what its kind of message 
 of a worker.  A kind without one has no handler, and a worker without all handlers does not start.
 What a handler itself has to do begins when all this is done:
 
-1. *drop*: what the message lists is dropped, as far as it is the caller's.
+1. *drop*: what the message lists is dropped, as far as it is the caller's.  What is not there for
+   its caller, it does not name from here on.
 2. *read*: the kind's own look at the message (``reading``), before any object is touched.
 3. *free*: nothing may be there under the ids of ``makes``: ``ObjectIdTaken``, ``PromiseGivenUp``.
-4. *own*: what it ``sets``, writes or ``takes`` is its caller's: ``PermissionDenied``.
+4. *own*: what it names is there for its caller; what it ``sets``, writes or ``takes`` is its
+   caller's: ``PermissionDenied``.
 5. *keep*: what it makes is no promise of others: ``PermissionDenied``, ``ObjectIdTaken``.
 6. *wait*: it is parked until all is there that it names, and what came earlier has changed that.
 7. *memory*: the memory that it changes is its caller's: ``PermissionDenied``; what it ``walks``
@@ -468,6 +470,8 @@ def _steps(declared: Declaration, act: Act, dropping: bool) -> Handler:
     def steps(core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> Any:
         if dropping and message.drop:
             core.forget(expanded(message.drop), peer)
+        if core.contested and peer.users is not None:
+            message = core.unseen(message, peer)
         call = Call(core, message, frame, peer)
         if reading is not None:
             call.read = reading(call)
@@ -492,8 +496,11 @@ def _own(
     named: Callable[[Call], Iterable[int]],
     access: Callable[[Call], Access],
 ) -> None:
-    """Check that a request changes nothing but its caller's, where objects belong to several."""
-    if action:
+    """Check that a request names nothing that is not there for its caller, and changes nothing but
+    its caller's, where objects belong to several."""
+    if not action:
+        call.core.owners.check_shown(call.peer, named(call))
+    else:
         doing = action if isinstance(action, str) else action(call)
         call.permit = call.core.owners.permit(call.peer, named(call), access(call), doing)
 

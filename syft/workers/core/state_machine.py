@@ -60,6 +60,7 @@ from syft.workers.core.shares import Confined
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
+from syft.workers.core.unseen_ids import UnseenIds, numbers_in
 from syft.workers.execution.operation import neutral_mode, without_device
 from syft.workers.labels.cell import Stored
 from syft.workers.labels.guards import Guard
@@ -83,6 +84,13 @@ HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]
 """A frame, with the peer it replies to or the name of the worker it sends a request to."""
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
+
+
+def shown_again(unseen: UnseenIds, reply: Any) -> Any:
+    """A reply, with tensor data or without, with the ids that its caller knows."""
+    if type(reply) is Answer:
+        return Answer(unseen.in_reply(reply.message), reply.buffers, reply.private)
+    return unseen.in_reply(reply)
 
 
 class Answer(msgspec.Struct):
@@ -220,7 +228,8 @@ class WorkerCore:
             if outer is not None or peer.who is not self._latest or peer.reads is not None:
                 self._meet(peer, message, outer is not None)
             reply = _HANDLERS[type(message)](self, message, frame, peer)
-            header = encode(reply) if type(reply) in _WITHOUT_BUFFERS else b""
+            plain = type(reply) in _WITHOUT_BUFFERS and peer.session.unseen is None
+            header = encode(reply) if plain else b""
         except Exception as error:  # no message may end the worker
             reply, header = self._failed(message, error, peer), b""
         finally:
@@ -320,6 +329,8 @@ class WorkerCore:
 
         One that no message can carry is a failure, of which nothing is told.
         """
+        if (unseen := peer.session.unseen) is not None:
+            reply = shown_again(unseen, reply)
         try:
             if type(reply) is Answer:
                 return Frame(encode(reply.message), reply.buffers, False, reply.private)
@@ -339,6 +350,20 @@ class WorkerCore:
         told = without_device(error, self.name)
         trace = None if hidden else self.trace_of(told)
         return Failure(seq, pack_error(told, Packer(), trace, hidden), action)
+
+    def unseen(self, message: messages.Request, peer: Peer) -> messages.Request:
+        """A request with nothing's ids in the place of those of objects that are not there for its
+        caller; called where objects belong to several."""
+        hidden = peer.session.unseen
+        if hidden is None:
+            owners, knows = self.owners, self.store.knows
+            if not any(knows(id) and not owners.shows(peer, id) for id in numbers_in(message)):
+                return message
+            hidden = peer.session.unseen = UnseenIds()
+        found: messages.Request = hidden.in_request(
+            message, lambda id: self.store.knows(id) and not self.owners.shows(peer, id)
+        )
+        return found
 
     # ------------------------------------------------------------------------------------ waiting
 

@@ -39,7 +39,9 @@ def allow(call: Call, message: Allow) -> Reply:
     data at another worker.
     """
     widened = partial(_widened, call.core, message, call.peer)
-    return call.store(message.out, released(call.stored(message.id), widened))
+    done = call.store(message.out, released(call.stored(message.id), widened))
+    call.core.owners.share(call.peer, message.out, (), message.users)
+    return done
 
 
 def _widened(core: WorkerCore, message: Allow, peer: Peer, guard: Guard | None) -> Guard | None:

@@ -57,7 +57,9 @@ def send_followed(
     """
     hidden = new_id()
     core.store.put(hidden, source)
-    core.store.origins[hidden] = ObjectOrigin(origin.owner, origin.name, {*origin.writers, to})
+    core.store.origins[hidden] = ObjectOrigin(
+        origin.owner, origin.name, {*origin.writers, to}, closed=origin.closed
+    )
     note_entry(source)
     leaf = source.detach().requires_grad_()
     try:

@@ -87,7 +87,7 @@ def put(call: Call, message: Put) -> Reply:
     elif message.writers:
         value = come_back(core, message.id, value, peer)
     core.comes_back((message.id,), peer)
-    core.owners.put(peer, message.id, message.writers, may_be_leaf)
+    core.owners.put(peer, message.id, message.writers, may_be_leaf, message.users or ())
     core.hold(message.id, value)
     if peer.knows != EVERYTHING:
         core.watch(peer)
@@ -101,7 +101,8 @@ def put_usual(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply
     if message.drop:
         core.forget(message.drop, peer)
     about = message.users, message.writers, message.source, frame.exclusive
-    if store.promised or core.dataflow.tasks or about != _ABOUT_USUAL:
+    waits = store.promised or core.dataflow.tasks or peer.session.unseen
+    if waits or about != _ABOUT_USUAL or message.id in store.objects:
         return put(core, message, frame, peer)
     value = unpack_usual(message.value, frame.buffers, core.limits)
     if value is None:
@@ -281,8 +282,9 @@ def annotate(call: Call, message: Annotate) -> Reply:
 
 @handles(Share, Declaration(plain="id", answers=(), waits=False, stays=True))
 def share(call: Call, message: Share) -> None:
-    """Name others who may change an object; of one that is not the caller's nothing happens."""
-    call.core.owners.share(call.peer, message.id, message.writers)
+    """Name others who may change an object, or for whom it is there; of one that is not the
+    caller's nothing happens."""
+    call.core.owners.share(call.peer, message.id, message.writers, message.readers)
 
 
 @handles(Describe, Declaration(reads="id", answers=(Value,), access=Access(reads_attributes=True)))

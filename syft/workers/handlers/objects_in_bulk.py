@@ -57,10 +57,12 @@ def put_all(call: Call, message: PutAll) -> Reply:
         note_terms(values[place], terms)
     core.comes_back(ids, peer)
     named = dict(message.writers)
+    readers = {place: users for place, users, *_ in message.guards}
     for place, (id, value) in enumerate(zip(ids, values, strict=True)):
         may_be_leaf = value.requires_grad or type(value) is Wrapper
-        if may_be_leaf or core.contested or place in named:
-            core.owners.put(peer, id, named.get(place, ()), may_be_leaf)
+        if may_be_leaf or core.contested or place in named or place in readers:
+            about = named.get(place, ()), may_be_leaf, readers.get(place, ())
+            core.owners.put(peer, id, *about)
     _store(core, dict(zip(ids, values, strict=True)), plain=not message.guards)
     if peer.knows != EVERYTHING:
         core.watch(peer)

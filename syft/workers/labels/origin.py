@@ -58,14 +58,17 @@ class ObjectOrigin:
     owner of the worker.  ``name`` is that of the caller that brought it.  ``writers`` are the
     others who may change it.  Only the connection ``session`` may ask for its gradients.  An object
     that is ``held`` outlives its pointers.  ``backing`` is the origin of what it stands for, if
-    that lies where this worker cannot see whether it is the same memory.
+    that lies where this worker cannot see whether it is the same memory.  What is ``closed`` is
+    there for its owner alone, for those who may change it, and for ``readers``.
 
     >>> origin = ObjectOrigin("ann", "me", ("bea",))
     >>> [origin.admits(user) for user in ("ann", "bea", "eve", None)]
     [True, True, False, True]
+    >>> ObjectOrigin("ann", "me", closed=True).shows("eve"), origin.shows("eve")
+    (False, True)
     """
 
-    __slots__ = ("owner", "name", "writers", "session", "held", "backing")
+    __slots__ = ("owner", "name", "writers", "session", "held", "backing", "closed", "readers")
 
     def __init__(
         self,
@@ -75,10 +78,13 @@ class ObjectOrigin:
         session: object = None,
         held: bool = False,
         backing: ObjectOrigin | None = None,
+        closed: bool = False,
+        readers: Iterable[str] = (),
     ) -> None:
         self.owner, self.name = owner, name
         self.writers = frozenset(writers)
         self.session, self.held, self.backing = session, held, backing
+        self.closed, self.readers = closed, frozenset(readers)
 
     def admits(self, identity: str | None) -> bool:
         """Whether a user, or a caller without one, may change the object; None is the owner of the
@@ -88,6 +94,14 @@ class ObjectOrigin:
         (True, False)
         """
         return identity is None or identity == self.owner or identity in self.writers
+
+    def shows(self, identity: str | None) -> bool:
+        """Whether the object is there for a user, or a caller without one.
+
+        >>> ObjectOrigin("ann", "me", closed=True, readers=("bea",)).shows("bea")
+        True
+        """
+        return not self.closed or self.admits(identity) or identity in self.readers
 
     def names(self) -> list[str]:
         """Those who may change it, for a worker to which it is moved.
@@ -100,11 +114,13 @@ class ObjectOrigin:
             names.add(self.owner)
         return sorted(names)
 
-    def with_writers(self, names: Iterable[str]) -> ObjectOrigin:
-        """The same with more who may change the object.
+    def with_writers(self, names: Iterable[str], readers: Iterable[str] = ()) -> ObjectOrigin:
+        """The same with more who may change the object, or for whom it is there.
 
         >>> ObjectOrigin("ann", "me").with_writers(["bea"]).admits("bea")
         True
         """
-        writers = self.writers.union(names)
-        return ObjectOrigin(self.owner, self.name, writers, self.session, self.held, self.backing)
+        origin = ObjectOrigin(self.owner, self.name, self.writers.union(names), self.session)
+        origin.held, origin.backing = self.held, self.backing
+        origin.closed, origin.readers = self.closed, self.readers.union(readers)
+        return origin

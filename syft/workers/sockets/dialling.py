@@ -52,7 +52,7 @@ _LONGEST_PAUSE: Final = 0.5
 """Seconds between two attempts to dial again."""
 
 _NOBODY_IS_THERE: Final = (ConnectionRefusedError, FileNotFoundError)
-_FINAL: Final = (SyftError, *_NOBODY_IS_THERE)
+FINAL: Final = (SyftError, *_NOBODY_IS_THERE)
 """After these no attempt is made any more: a process that knew the line would be listening."""
 
 _OF_TARGET = ("address", "token", "fingerprint", "ca_file", "limits", "heartbeat")
@@ -279,7 +279,7 @@ class Redialler:
         """What the thread does."""
         try:
             websocket, welcome = self._persist(dial, resume, until)
-        except (OSError, *_FINAL) as error:
+        except (OSError, *FINAL) as error:
             reason = f"{line.why or 'it is gone'} ({text_of(error)})"
             self._post(functools.partial(self._lost, line, reason))
         except Exception as error:  # whatever else dialling raises: the line is not to wait for it
@@ -293,7 +293,7 @@ class Redialler:
         while True:
             try:
                 return dial(resume, max(until - time.monotonic(), _FIRST_PAUSE))
-            except _FINAL:
+            except FINAL:
                 raise
             except OSError:
                 if time.monotonic() + pause > until or self._closing.wait(pause):

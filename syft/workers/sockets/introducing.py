@@ -22,13 +22,15 @@ from syft.exceptions import (
     InsecureAddress,
     SyftError,
     WorkerLost,
+    WorkerRefused,
 )
 from syft.workers.client.transport import Owner
 from syft.workers.sockets.address import Address, is_loopback
-from syft.workers.sockets.dialling import Target, sensible
+from syft.workers.sockets.dial_rules import NOT_CONNECTED, DialRules
+from syft.workers.sockets.dialling import FINAL, Target, sensible
 from syft.workers.sockets.guests import Guest, Reception
 from syft.workers.sockets.line import LOST_AFTER, Channel, Line
-from syft.workers.sockets.line_messages import Introduction, Welcome
+from syft.workers.sockets.line_messages import Introduction, Resume, Welcome
 from syft.workers.sockets.line_transport import LineTransport, LineWorker
 from syft.workers.sockets.serving import ServingBoard
 from syft.workers.sockets.sparse_log import LOG
@@ -49,6 +51,7 @@ class Introducible(Protocol):
     core: Any
     board: ServingBoard
     reception: Reception
+    dial_rules: DialRules
 
     def introduction(
         self, guest: Guest, name: str, user: str | None, to: str | None = None
@@ -152,21 +155,49 @@ def connect(server: Introducible, guest: Guest, name: str, told: Introduction) -
         limits=server.core.limits,
         heartbeat=server.reception.heartbeat,
     )
-    reaches = guest.host is None or is_loopback(guest.host) or target.address.scheme == "wss"
-    why: Exception = ConnectionError(
-        f"{target.address} is on its caller's machine, not on this one"
-    )
-    found = _dial(server, target) if reaches else why
-    if told.relays and isinstance(found, _UNREACHABLE):
-        LOG.info("%s cannot be reached at %s (%s): a tunnel", name, target.address, found)
-        tunnel = TunnelTo(server.board, guest.line, name)
-        target = dataclasses.replace(target, tunnel=tunnel)
-        why, found = found, _dial(server, target)
-        if isinstance(found, Exception):
-            raise WorkerLost(name, f"{why}; through its caller: {found}")
+    found = _dial_listed(server, guest, name, target)
+    if not isinstance(found, Exception):
+        return _introduced(server, guest, name, target, *found)
+    if not told.relays or not isinstance(found, _UNREACHABLE):
+        raise WorkerLost(name, NOT_CONNECTED)
+    target = dataclasses.replace(target, tunnel=TunnelTo(server.board, guest.line, name))
+    found = _dial(server, target)
     if isinstance(found, Exception):
-        raise WorkerLost(name, str(found))
+        raise WorkerLost(name, f"{NOT_CONNECTED}; through its caller: {found}")
     return _introduced(server, guest, name, target, *found)
+
+
+def _dial_listed(
+    server: Introducible, guest: Guest, name: str, target: Target
+) -> tuple[WebSocket, Welcome] | Exception:
+    """A connection to an address that the owner of this worker has listed, or why there is none;
+    the owner's log has it."""
+    address = target.address
+    found: tuple[WebSocket, Welcome] | Exception
+    if not server.dial_rules.allow(address):
+        found = ConnectionError("the owner has not listed it")
+    elif guest.host is None or is_loopback(guest.host) or address.scheme == "wss":
+        found = _dial(server, target)
+    else:
+        found = ConnectionError("it is on its caller's machine, not on this one")
+    if isinstance(found, Exception):
+        LOG.info("%s has no connection to %s at %s (%s)", server.id, name, address, found)
+    return found
+
+
+def _redial(
+    server: Introducible, target: Target, resume: Resume | None, seconds: float
+) -> tuple[WebSocket, Welcome]:
+    """Connect once more to an introduced worker; where nobody answers as one, an error says the
+    same whatever the reason."""
+    try:
+        return target.dial(resume, seconds)
+    except (OSError, SyftError) as error:
+        if target.tunnel is not None or isinstance(error, WorkerRefused):
+            raise  # it is the worker that was there, or lies beyond the caller
+        LOG.info("%s has no connection to %s (%s)", server.id, target.address, error)
+        kind = ConnectionRefusedError if isinstance(error, FINAL) else ConnectionError
+        raise kind(NOT_CONNECTED) from None
 
 
 def _dial(server: Introducible, target: Target) -> tuple[WebSocket, Welcome] | Exception:
@@ -197,7 +228,7 @@ def _introduced(
     line.heartbeat = sensible(server.reception.heartbeat, welcome.heartbeat)
     worker = IntroducedWorker(server, name, line, guest, target)
     with server.board.io.lock:
-        server.board.redialler.keep(line, target.dial)
+        server.board.redialler.keep(line, functools.partial(_redial, server, target))
         server.board.add(line, websocket, welcome.received)
     guest.introduced[name] = worker
     return worker

@@ -26,6 +26,7 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.shells.virtual import Hooked, VirtualWorker
 from syft.workers.sockets.address import Address, is_loopback
+from syft.workers.sockets.dial_rules import DialRules
 from syft.workers.sockets.failure_log import FailureLog
 from syft.workers.sockets.guests import Caller, Guest, Reception
 from syft.workers.sockets.introducing import IntroducedWorker, connect
@@ -58,7 +59,10 @@ class WebsocketServerWorker(VirtualWorker):
     callers without a token are refused unless ``anonymous`` says otherwise.  Plans are refused
     unless ``allow_plans``.  ``destinations`` are the workers that ``allow_destinations=`` of
     private tensors here may mean: by their names, the fingerprint of the certificate, or for one on
-    this machine that has none its address.
+    this machine that has none its address.  ``dial`` lists the addresses to which the worker
+    connects where a caller says that another worker is there (see
+    :class:`~syft.workers.sockets.dial_rules.DialRules`); those of ``destinations`` are listed too.
+    To a worker elsewhere it speaks through the caller.
 
     ``start()`` serves until :meth:`stop` is called; as a context manager the worker serves on a
     thread of its own.
@@ -100,6 +104,7 @@ class WebsocketServerWorker(VirtualWorker):
         limits: Limits | None = None,
         peer_limits: PeerLimits | None = None,
         destinations: Mapping[str, str] | None = None,
+        dial: Iterable[str] = (),
         lease: float = 60.0,
         heartbeat: float = 2.0,
     ) -> None:
@@ -145,6 +150,9 @@ class WebsocketServerWorker(VirtualWorker):
         self.core.place_of_caller = _place_of_nobody
         self.destinations = dict(destinations or {})
         """The workers that guards here may name: by name, how they are known."""
+        places = (one for one in self.destinations.values() if "://" in one)
+        self.dial_rules = DialRules([*([dial] if isinstance(dial, str) else dial), *places])
+        """To which addresses it connects where a caller says that a worker is there."""
         self.unix = unix
         self.host = host
         self.port = 0 if unix is not None else int(self.listener.getsockname()[1])

@@ -241,13 +241,15 @@ class Annotate(Message, frozen=True, tag=int(MessageCode.ANNOTATE)):
 
 
 class Share(Message, frozen=True, tag=int(MessageCode.SHARE)):
-    """Let ``writers`` change object ``id`` too, because a pointer to it went to them.
+    """Let ``writers`` change object ``id`` too, because a pointer to it went to them, and let it be
+    there for ``readers``: users who are named by its sender.
 
     It has no reply.  It changes nothing if the object is not there or the caller may not change it.
     """
 
     id: int
     writers: tuple[str, ...]
+    readers: tuple[str, ...] = ()
 
 
 class Allow(Message, frozen=True, tag=int(MessageCode.ALLOW)):

@@ -32,6 +32,8 @@ def core(hook: sy.TorchHook) -> WorkerCore:
     core.allow_plans = True
     core.store.put(HIDDEN, torch.ones(2, requires_grad=True))
     core.store.put(SHOWN, torch.ones(2).tag("#shown"))
+    core.own(HIDDEN)
+    core.own(SHOWN)
     eve = Peer("laptop", "eve", users=("eve",))
     say(core, eve, messages.Promise(1, (PROMISED,)))
     return core
@@ -142,6 +144,10 @@ def test_a_plan_is_found_by_whose_copy_it_is_as_by_a_tag(core: WorkerCore) -> No
     def found_by(peer: Peer) -> list[int]:
         return [summary[0] for summary in value_in(core, messages.Search(6, (str(plan.id),)), peer)]
 
-    assert found_by(reader()) == [602, 601, 604]
+    assert found_by(reader()) == [602, 601], "what eve sends is there for eve"
     assert found_by(eve) == [604, 603]
-    assert found_by(Peer("me", "zoe", users=())) == [604]
+    assert found_by(Peer("me", "zoe", users=())) == []
+    say(core, eve, messages.Share(604, (), ("ann", "zoe")))
+    say(core, eve, messages.Share(603, (), ("ann",)))
+    assert found_by(reader()) == [602, 601, 604], "and not without a tag for who reads by tags"
+    assert found_by(Peer("me", "zoe", users=("zoe",))) == [604]

@@ -650,7 +650,7 @@ def test_a_caller_from_elsewhere_leads_to_no_address_on_this_machine(
         assert moved.get().tolist() == [1, 1]
         (guest,) = server.reception.guests.values()
         told = Introduction(1, "eve", str(other.address))
-        with server.owning(), pytest.raises(WorkerLost, match="is on its caller's machine"):
+        with server.owning(), pytest.raises(WorkerLost, match="has no connection to it"):
             connect(server, guest, "eve", told)
         eve.close()
 

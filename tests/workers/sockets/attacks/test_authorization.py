@@ -3,10 +3,12 @@ user, and a caller without a token."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ from syft.ids import digest, new_id
 from syft.ops.table import BY_NAME
 from syft.serde.frame import Frame, decode_header, from_bytes, to_parts
 from syft.trust.tokens import TokenBook
+from syft.workers.core.unseen_ids import numbers_in
 from syft.workers.wire import messages
 from syft.workers.wire.references import REF
 from tests.workers.sockets.attacks.stranger import BINARY, Stranger, frame, syft_frame
@@ -97,7 +100,6 @@ def _command(name: str, out: bool) -> Callable[[Scene, int], Any]:
 
 DENIED = "PERMISSION_DENIED"
 ALL_DONE = ("Done",) * 4
-OWNER_ALONE = ("Done", DENIED, DENIED, DENIED)
 
 M = messages
 REQUESTS: dict[MessageCode, Callable[[Scene, int], Any]] = {
@@ -129,30 +131,32 @@ REQUESTS: dict[MessageCode, Callable[[Scene, int], Any]] = {
 }
 """A request of each kind that has a reply; PUT and PUT_ALL have tests of their own."""
 
-READERS = ("Value", "Value", DENIED, DENIED)
+GONE = "OBJECT_NOT_FOUND"
+READERS = ("Value", "Value", GONE, GONE)
 ALL_VALUE = ("Value",) * 4
 NOWHERE = "UNKNOWN_WORKER"
+OWNER_ALONE = ("Done", DENIED, GONE, GONE)
 
 EXPECTED: dict[MessageCode, tuple[str, ...]] = {
-    MessageCode.COMMAND: ALL_DONE,  # the result is as private as the input
+    MessageCode.COMMAND: ("Done", "Done", GONE, GONE),  # the result is as private as the input
     MessageCode.FETCH: READERS,
     MessageCode.DROP: ALL_DONE,  # what is another's stays
-    MessageCode.MOVE: (NOWHERE, DENIED, DENIED, DENIED),
-    MessageCode.DUPLICATE: ALL_DONE,
+    MessageCode.MOVE: (NOWHERE, DENIED, GONE, GONE),
+    MessageCode.DUPLICATE: ("Done", "Done", GONE, GONE),
     MessageCode.SEARCH: ALL_VALUE,
     MessageCode.ANNOTATE: OWNER_ALONE,
-    MessageCode.DESCRIBE: ALL_VALUE,  # shapes and tags are public
+    MessageCode.DESCRIBE: READERS,
     MessageCode.PROMISE: ALL_DONE,
-    MessageCode.START: (NOWHERE, NOWHERE, DENIED, DENIED),
-    MessageCode.RELAY: (NOWHERE, DENIED, DENIED, DENIED),
-    MessageCode.CONVERT: ALL_DONE,
+    MessageCode.START: (NOWHERE,) * 4,  # before what is named is looked for
+    MessageCode.RELAY: (NOWHERE, DENIED, GONE, GONE),
+    MessageCode.CONVERT: ("Done", "Done", GONE, GONE),
     MessageCode.RUN: ("PROGRAM_ERROR",) * 4,  # a number of nobody
     MessageCode.HOLDS: ("True", "True", "False", "False"),
     MessageCode.CANCEL: ALL_DONE,
     MessageCode.FETCH_ALL: READERS,
-    MessageCode.GIVE_UP: OWNER_ALONE,
-    MessageCode.AWAIT: ALL_DONE,
-    MessageCode.GRADIENTS: ALL_VALUE,  # there are none; their values would be private
+    MessageCode.GIVE_UP: ("Done", GONE, GONE, GONE),  # bea was not told of the promise
+    MessageCode.AWAIT: ("Done", "Done", "Value", "Value"),  # an error that is an answer
+    MessageCode.GRADIENTS: READERS,  # there are none; their values would be private
     MessageCode.CLEAR_GRADIENTS: OWNER_ALONE,
     MessageCode.ALLOW: OWNER_ALONE,
 }
@@ -186,9 +190,15 @@ def test_who_may_put_what(scene: Scene, who: str) -> None:
     """Anybody may store, and nobody in the place of what is there, or was promised by others."""
     scene.prepare(MessageCode.PUT)
     assert scene.send(who, scene.put(new_id(), SECRET)) == "Done"
-    assert scene.send(who, scene.put(scene.x, SECRET)) == "OBJECT_ID_TAKEN"
-    kept = scene.send(who, scene.put(scene.promise, SECRET))
-    assert kept == ("Done" if who == "ann" else DENIED)
+    at_x = scene.send(who, scene.put(scene.x, SECRET))
+    assert at_x == ("OBJECT_ID_TAKEN" if who in ("ann", "bea") else "Done")
+    assert scene.send(who, scene.put(scene.promise, SECRET)) == "Done"
+    server = scene.server
+    with server.board.monitor:
+        kept = scene.promise not in server.core.store.promised
+        whose = server.core.owners.of(scene.x)
+    assert kept is (who == "ann"), "others have stored it elsewhere"
+    assert whose is not None and whose.owner == "ann"
 
 
 @pytest.mark.parametrize("who", WHO[1:])
@@ -199,7 +209,7 @@ def test_requests_without_a_reply_change_nothing(scene: Scene, who: str) -> None
         caller.send(frame(BINARY, syft_frame(messages.encode(message))))
     assert scene.ask(who, M.Exchange(2, 0, 0, ((0, 5),))) == "MALFORMED_MESSAGE"
     scene.seq += 1
-    assert scene.ask(who, M.Annotate(scene.seq, scene.x, ("#mine",))) == DENIED
+    assert scene.ask(who, M.Annotate(scene.seq, scene.x, ("#mine",))) in (DENIED, GONE)
     assert scene.holds(scene.x)
 
 
@@ -207,6 +217,32 @@ def test_requests_without_a_reply_change_nothing(scene: Scene, who: str) -> None
 def test_writing_to_what_is_anothers(scene: Scene, who: str) -> None:
     scene.prepare(MessageCode.HOLDS)  # no leaf, so that torch would write to it
     scene.seq += 1
-    assert scene.ask(who, _command("torch.Tensor.add_", False)(scene, scene.seq)) == DENIED
+    written = scene.ask(who, _command("torch.Tensor.add_", False)(scene, scene.seq))
+    assert written == (DENIED if who == "bea" else GONE)
     scene.seq += 1
     assert scene.ask("ann", M.Holds(scene.seq, scene.x, digest(SECRET))) == "True"
+
+
+@pytest.mark.parametrize("who", ("eve", "nobody"))
+@pytest.mark.parametrize("code", REQUESTS)
+def test_what_is_anothers_is_answered_as_what_was_never_there(
+    scene: Scene, code: MessageCode, who: str
+) -> None:
+    """Every request, on the object of another user and on an id of nothing: the answers differ in
+    the ids that they name, and in nothing else."""
+    scene.prepare(code)
+    told = []
+    for there in (True, False):
+        if not there:
+            scene.x, scene.promise = new_id(), new_id()
+        scene.seq += 1
+        message = REQUESTS[code](scene, scene.seq)
+        reply = scene.callers[who].ask(message)
+        text = str(msgspec.structs.replace(reply, seq=0))
+        for number in sorted(map(abs, numbers_in(message)), reverse=True):
+            text = text.replace(str(number), "ID") if number > 1000 else text
+        told.append(re.sub("'<?[0-9a-f]{16,}'?", "ID", text))
+    assert told[0] == told[1]
+    # the control: bea may know of it, and is told so
+    if EXPECTED[code][1] != EXPECTED[code][2]:
+        assert EXPECTED[code][1] != GONE or code is MessageCode.GIVE_UP
