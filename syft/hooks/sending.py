@@ -68,7 +68,8 @@ class SentCopy:
         writers = self.writers | writers_of(tensor)
         with connection.lock:  # what is noted of the last request is noted of this one
             if callable(id):
-                shared = None if writers or self.readers else put_once(connection, tensor, id)
+                named = {*writers, *self.readers}
+                shared = None if named else put_once(connection, tensor, id)
                 if shared is not None:
                     return make_pointer(connection, shared, collects)
                 id = None

@@ -125,8 +125,7 @@ class Owners:
             owner, name, closed = promiser.owner, promiser.name, promiser.closed
             writers = {*promiser.writers, *writers, *peer.names}
         session = peer.session if may_be_leaf else None
-        readers = readers if closed else ()
-        if session is not None or writers or readers or not self._is_first(peer):
+        if session is not None or (*writers, *readers) or not self._is_first(peer):
             origin = ObjectOrigin(owner, name, writers, session, closed=closed, readers=readers)
             self._origins[id] = origin
 

@@ -470,9 +470,7 @@ def _steps(declared: Declaration, act: Act, dropping: bool) -> Handler:
     def steps(core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> Any:
         if dropping and message.drop:
             core.forget(expanded(message.drop), peer)
-        if core.contested and peer.users is not None:
-            message = core.unseen(message, peer)
-        call = Call(core, message, frame, peer)
+        call = Call(core, core.unseen(message, peer), frame, peer)
         if reading is not None:
             call.read = reading(call)
         if makes:

@@ -353,7 +353,9 @@ class WorkerCore:
 
     def unseen(self, message: messages.Request, peer: Peer) -> messages.Request:
         """A request with nothing's ids in the place of those of objects that are not there for its
-        caller; called where objects belong to several."""
+        caller."""
+        if not self.contested or peer.users is None:
+            return message
         hidden = peer.session.unseen
         if hidden is None:
             owners, knows = self.owners, self.store.knows

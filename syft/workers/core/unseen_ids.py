@@ -84,15 +84,21 @@ class UnseenIds:
 
 
 def _replaced(value: Any, others: dict[int, int]) -> Any:
-    """A value of a message with other numbers in the place of some."""
-    if type(value) is int:
-        return others.get(value, value)
-    if isinstance(value, str):
-        for number, other in others.items():
-            value = value.replace(str(number), str(other))
-        return value
-    if isinstance(value, list | tuple):
-        return type(value)(_replaced(one, others) for one in value)
-    if isinstance(value, dict):
-        return {key: _replaced(one, others) for key, one in value.items()}
-    return value
+    """A value of a message with other numbers in the place of some, in texts too."""
+    change = _CHANGES.get(type(value))
+    return value if change is None else change(value, others)
+
+
+def _in_text(text: str, others: dict[int, int]) -> str:
+    for number, other in others.items():
+        text = text.replace(str(number), str(other))
+    return text
+
+
+_CHANGES: Final[dict[type, Callable[[Any, dict[int, int]], Any]]] = {
+    int: lambda number, others: others.get(number, number),
+    str: _in_text,
+    list: lambda values, others: [_replaced(one, others) for one in values],
+    tuple: lambda values, others: tuple(_replaced(one, others) for one in values),
+    dict: lambda values, others: {key: _replaced(one, others) for key, one in values.items()},
+}

@@ -61,9 +61,9 @@ from syft.workers.wire.messages import (
     Value,
 )
 
-_ABOUT_USUAL = (None, (), None, False)
-"""What guards a usual tensor, who else may change it, where its gradients go, and whether its
-memory is to be used."""
+_ABOUT_USUAL = (None, (), None, False, None, False)
+"""What guards a usual tensor, who else may change it, where its gradients go, whether its memory is
+to be used, whether its caller has named what is not there, and whether its id is taken."""
 
 
 @handles(Put, Declaration(makes="id", plain="value, source", waits=False))
@@ -100,9 +100,8 @@ def put_usual(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply
     store = core.store
     if message.drop:
         core.forget(message.drop, peer)
-    about = message.users, message.writers, message.source, frame.exclusive
-    waits = store.promised or core.dataflow.tasks or peer.session.unseen
-    if waits or about != _ABOUT_USUAL or message.id in store.objects:
+    about = message.users, message.writers, message.source, frame.exclusive, peer.session.unseen
+    if store.promised or core.dataflow.tasks or (*about, message.id in store) != _ABOUT_USUAL:
         return put(core, message, frame, peer)
     value = unpack_usual(message.value, frame.buffers, core.limits)
     if value is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from syft.chain.wrapper import Wrapper
@@ -56,17 +58,24 @@ def put_all(call: Call, message: PutAll) -> Reply:
         protect(values[place], received_guard(users, hidden, terms, core.limits, peer.identity))
         note_terms(values[place], terms)
     core.comes_back(ids, peer)
-    named = dict(message.writers)
-    readers = {place: users for place, users, *_ in message.guards}
+    named = _named(message)
     for place, (id, value) in enumerate(zip(ids, values, strict=True)):
         may_be_leaf = value.requires_grad or type(value) is Wrapper
-        if may_be_leaf or core.contested or place in named or place in readers:
-            about = named.get(place, ()), may_be_leaf, readers.get(place, ())
-            core.owners.put(peer, id, *about)
+        if may_be_leaf or core.contested or place in named:
+            writers, readers = named.get(place, ((), ()))
+            core.owners.put(peer, id, writers, may_be_leaf, readers)
     _store(core, dict(zip(ids, values, strict=True)), plain=not message.guards)
     if peer.knows != EVERYTHING:
         core.watch(peer)
     return Done(message.seq)
+
+
+def _named(message: PutAll) -> dict[int, tuple[Sequence[str], Sequence[str]]]:
+    """Those who may change what is at a place of a bundle, and those who may read it."""
+    writers = dict(message.writers)
+    readers = {place: users for place, users, *_ in message.guards}
+    places = {*writers, *readers}
+    return {place: (writers.get(place, ()), readers.get(place, ())) for place in places}
 
 
 def _store(core: WorkerCore, values: dict[int, torch.Tensor], plain: bool) -> None:

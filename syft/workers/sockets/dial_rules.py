@@ -32,7 +32,8 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class DialRules:
-    """The addresses that the owner of a worker has listed; none by default.
+    """The addresses that the owner of a worker has listed; none by default.  Those of ``known``
+    workers are listed too: fingerprints among them have none.
 
     Raises :class:`~syft.exceptions.UnusableSetting` for what is no address and no network.
 
@@ -44,11 +45,12 @@ class DialRules:
 
     __slots__ = ("_exact", "_networks", "_paths")
 
-    def __init__(self, listed: Iterable[str] = ()) -> None:
+    def __init__(self, listed: Iterable[str] = (), known: Iterable[str] = ()) -> None:
         self._exact: set[tuple[str, int]] = set()
         self._networks: list[tuple[_Network, int | None]] = []
         self._paths: set[str] = set()
-        for text in [listed] if isinstance(listed, str) else listed:
+        places = [listed] if isinstance(listed, str) else listed
+        for text in (*places, *(one for one in known if "://" in one)):
             if not isinstance(text, str) or not self._enter(text):
                 raise UnusableSetting("--dial", _EXPECTED, repr(text)[:300])
 
@@ -85,10 +87,7 @@ class DialRules:
         False
         """
         if address.scheme == "unix":
-            return "/.." not in address.host and any(
-                address.host == path or (path.endswith("/") and address.host.startswith(path))
-                for path in self._paths
-            )
+            return self._allows_path(address.host)
         host = _plain(address.host)
         if (host, address.port) in self._exact:
             return True
@@ -99,6 +98,11 @@ class DialRules:
         return any(
             here in network and port in (None, address.port) for network, port in self._networks
         )
+
+    def _allows_path(self, path: str) -> bool:
+        folders = (one for one in self._paths if one.endswith("/"))
+        inside = any(path.startswith(folder) for folder in folders)
+        return "/.." not in path and (inside or path in self._paths)
 
 
 def _plain(host: str) -> str:

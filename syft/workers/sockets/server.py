@@ -150,8 +150,7 @@ class WebsocketServerWorker(VirtualWorker):
         self.core.place_of_caller = _place_of_nobody
         self.destinations = dict(destinations or {})
         """The workers that guards here may name: by name, how they are known."""
-        places = (one for one in self.destinations.values() if "://" in one)
-        self.dial_rules = DialRules([*([dial] if isinstance(dial, str) else dial), *places])
+        self.dial_rules = DialRules(dial, self.destinations.values())
         """To which addresses it connects where a caller says that a worker is there."""
         self.unix = unix
         self.host = host
