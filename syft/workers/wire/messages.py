@@ -43,8 +43,8 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     failures: ClassVar[int | None] = None
     """In the requests that have this field: the number of failures the caller has seen on this
-    connection.  A worker that has sent more skips the request, because the caller has to read the
-    earlier error first.  With nil the request is never skipped."""
+    connection.  A worker that has sent more skips the request: the caller has to read the earlier
+    error first.  With nil the request is never skipped."""
 
 
 # ------------------------------------------------------------------------------------ requests
@@ -241,11 +241,8 @@ class Annotate(Message, frozen=True, tag=int(MessageCode.ANNOTATE)):
 
 
 class Share(Message, frozen=True, tag=int(MessageCode.SHARE)):
-    """Let ``writers`` change object ``id`` too, because a pointer to it went to them, and let it be
-    there for ``readers``: users who are named by its sender.
-
-    It has no reply.  It changes nothing if the object is not there or the caller may not change it.
-    """
+    """Let ``writers`` change object ``id`` too (a pointer went to them), and ``readers`` find it;
+    nothing, if it is not there or its caller may not change it.  It has no reply."""
 
     id: int
     writers: tuple[str, ...]
