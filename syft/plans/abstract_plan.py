@@ -187,7 +187,7 @@ class AbstractPlan(Exportable):
         record, (args, kwargs) = self._record, recorded
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FrozenPath)  # the user was warned, or is below
-            again, _ = build(recipe, args, kwargs, check=False)
+            again, _ = build(recipe, args, kwargs, check=built.makes_optimizers)
         for known in (built, *record.earlier):
             if known.blueprint == again.blueprint and known.holds():
                 known.expected.learn(known.expected.key(known.values(args, kwargs)))

@@ -227,3 +227,45 @@ def test_two_optimizers() -> None:
         assert torch.equal(training(x, y), step(*there, x, y))
     for one in (1, 2):
         check_same((here[0], here[one]), (there[0], there[one]))
+
+
+MADE: dict[str, Callable[[Any], optim.Optimizer]] = {
+    "momentum": lambda given: optim.SGD(given, 0.1, momentum=0.9, nesterov=True),
+    "adam": lambda given: optim.Adam(given, 0.1),
+    "amsgrad": lambda given: optim.AdamW(given, 0.1, amsgrad=True),
+    "rmsprop": lambda given: optim.RMSprop(given, 0.01, momentum=0.5),
+    "adadelta": lambda given: optim.Adadelta(given, 0.1),
+}
+
+
+@pytest.mark.parametrize("outer", [None, "momentum", "adam"])
+@pytest.mark.parametrize("name", MADE)
+def test_an_optimizer_that_the_function_makes_begins_anew_with_each_call(
+    name: str, outer: str | None
+) -> None:
+    """Also beside one that goes on, which was there before."""
+    models = [model for model, _ in duplicates(mlp, optim.SGD)]
+    x, y = next(batches((4,)))
+
+    def trained(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+        kept = None if outer is None else MADE[outer](model.parameters())
+
+        def train(x: Tensor, y: Tensor) -> Tensor:
+            optimizer = MADE[name](model.parameters())
+            for _ in range(3):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                if kept is not None:
+                    kept.step()
+            return loss.detach()
+
+        return train
+
+    plain, plan = trained(models[0]), sy.func2plan()(trained(models[1]))
+    plan.build(x, y)
+    for _ in range(3):
+        torch.testing.assert_close(plan(x, y), plain(x, y))
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(one, other)

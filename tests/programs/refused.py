@@ -45,10 +45,6 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
         Refusal(PLANS, CannotRecord, "made where torch shows nothing", "it draws new layers"),
     ),
     (
-        "layer_lazy_linear layer_lazy_conv layer_lazy_batch_norm",
-        Refusal(PLANS, CannotRecord, "a lazy module", "it has no shape yet"),
-    ),
-    (
         "sample_beta sample_dirichlet own_function own_function_setup",
         Refusal(POINTERS, UnsupportedOperation, "autograd.Function", "its backward is Python"),
     ),
@@ -91,28 +87,16 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
         Refusal(POINTERS, DataStaysPut, "Bring it here first", "the data is not here"),
     ),
     (
-        "numpy_array_0d numpy_array numpy_index",
-        Refusal(PLANS, CannotRecord, "", "numpy is not recorded"),
+        "numpy_array_0d",
+        Refusal(PLANS, CannotRecord, "__array__", "numpy computes, and is not recorded"),
     ),
     (
         "scripted",
         Refusal(POINTERS, UnknownOperation, "a plan of the script", "its calls are C++"),
     ),
     (
-        "assigned_buffers",
-        Refusal(PLANS, CannotRecord, "write to it in place", "it is another tensor at each call"),
-    ),
-    (
-        "copied",
-        Refusal(PLANS, CannotRecord, "call copy", "a copy is of a tensor that is there"),
-    ),
-    (
         "optimizer_radam optimizer_asgd optimizer_adafactor",
         Refusal(PLANS, CannotRecord, "step outside of the plan", "it decides by values"),
-    ),
-    (
-        "optimizer_momentum_made_later optimizer_adam_made_later frozen",
-        Refusal(PLANS, CannotRecord, "make it before, outside", "its state would begin anew"),
     ),
     (
         "model_rotary model_tensors_in_lists model_noisy",

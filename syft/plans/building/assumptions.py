@@ -8,7 +8,8 @@ when a plan is recorded and compared at every call, by loops that run in C.  Whe
 changed, the plan is not built any more, and an error names the change.
 
 Not observed: what a run of the function itself changes (a module that counts its calls), and writes
-that torch does not count (``x.data.add_(1)``, numpy).
+that torch does not count (``x.data.add_(1)``, and by numpy to the memory of a tensor).  An array of
+numpy that the function finds is compared with a copy: a recording takes only small ones.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from itertools import chain, filterfalse
 from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -30,6 +32,7 @@ from syft.plans.building.state import BoundState
 from syft.program.program import Program
 from syft.ops.nested import leaves
 from syft.program.recording.environment.snapshot import version_of
+from syft.program.recording.record import MOST_BYTES
 from syft.torch_private import OPTIMIZER_MARKS
 
 
@@ -47,8 +50,9 @@ class Observations(NamedTuple):
 
     ``stepped`` holds for each group of an optimizer its list of parameters, and what was in it.
     ``copies`` are facts whose value is a copy of an option that is a tensor (``lr``), or a part of
-    it that is.  ``read`` are places that the function reads besides.  ``copied`` are tensors of
-    which the program has copies, each with what :func:`written_state` was.
+    it that is, or of an array of numpy.  ``read`` are places that the function reads besides.
+    ``copied`` are tensors of which the program has copies, each with what :func:`written_state`
+    was.
     """
 
     facts: list[Fact]
@@ -128,7 +132,9 @@ def observe(entries: Sequence[Any], reads: Surroundings | None = None) -> Observ
     if reads is None:
         return Observations(facts, counts, lists)
     facts += _absent_options(optimizers, reads.texts)
-    return Observations(facts, counts, lists, read=reads.facts)
+    arrays = [fact for fact in reads.facts if _is_small_array(fact.value)]
+    copies = [fact._replace(value=fact.value.copy()) for fact in arrays]
+    return Observations(facts, counts, lists, copies, reads.facts)
 
 
 def _absent_options(optimizers: Sequence[Optimizer], texts: set[str]) -> Iterator[Fact]:
@@ -350,7 +356,7 @@ class Assumptions:
             yield f"{key} of {owner} {_from_to(value, now)}"
         for fact in self._copies:
             if not _equals_copy(fact):
-                now = fact.container.get(fact.key)
+                now = value_at(fact.container, fact.key)
                 yield f"{fact.key} of {fact.owner} {_from_to(fact.value, now)}"
         yield from self._changes_of_lists()
 
@@ -384,9 +390,15 @@ def _from_to(value: Any, now: Any) -> str:
     return "is another one now"
 
 
+def _is_small_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.nbytes <= MOST_BYTES
+
+
 def _equals_copy(fact: Fact) -> bool:
-    """Whether an option is still a tensor equal to its copy."""
-    now = fact.container.get(fact.key)
+    """Whether an option is still a tensor equal to its copy, or an array."""
+    now = value_at(fact.container, fact.key)
+    if isinstance(fact.value, np.ndarray):
+        return isinstance(now, np.ndarray) and now.tobytes() == fact.value.tobytes()
     return (
         isinstance(now, torch.Tensor)
         and now.device == fact.value.device

@@ -8,6 +8,7 @@ options of an optimizer) is compared at every call.
 
 from __future__ import annotations
 
+import contextlib
 import copy as copying
 import inspect
 import itertools
@@ -26,6 +27,7 @@ from torch.optim import Optimizer
 from syft.exceptions import FrozenPath
 from syft.ops.control import RECORDING
 from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
+from syft.plans.building.assigned_buffers import AssignedBuffers, FoundAssigned
 from syft.plans.building.assumptions import (
     Assumptions,
     modules_in,
@@ -41,7 +43,9 @@ from syft.plans.building.interface import (
     with_flat_outputs,
 )
 from syft.plans.building.input_properties import Expectations, check_fixed, fixed_in
+from syft.plans.building.lazy_modules import give_shapes, without_shape
 from syft.plans.building.optimizers import (
+    MadeInside,
     PreparedOptimizers,
     StateTensor,
     UnsteppedSchedulers,
@@ -129,6 +133,8 @@ class BuiltPlan:
     inputs: tuple[Any, ...] = ()
     """The outline of each tensor it was built with, and each number."""
     replays_only: bool = False
+    makes_optimizers: bool = False
+    """Whether the function makes optimizers, which only further runs of it show."""
     accepted: set[tuple[type, ...]] = field(default_factory=set)
     """Types of positional arguments that need no binding; it makes the common call fast."""
     expected: Expectations = field(init=False)
@@ -240,11 +246,26 @@ def build(
     reads = recipe.reads()
     known = recipe.known(reads)
     reached = list(map(Source.of, reads.found, reads.found.values()))
-    before = observe(list(map(_ENTRY, (*known, *reached))), reads)
+    entries = list(map(_ENTRY, (*known, *reached)))
+    modules = list(modules_in(entries))
+    buffers = AssignedBuffers(modules, str(last_line_of(recipe.body)))
+    recorded = partial(_recorded, recipe, interface, inputs, check=check, buffers=buffers)
+    if lazy := without_shape(modules):
+        give_shapes(
+            lazy,
+            partial(
+                _recorded, *(changed(recipe, sources=[]), interface, inputs, (), (), False, buffers)
+            ),
+        )
+    before = observe(entries, reads)
     given, others = _optimizers(known), _optimizers(reached)
+    makes_optimizers = False
     with UnsteppedSchedulers(reads.schedulers, str(last_line_of(recipe.body))):
-        recorded = partial(_recorded, recipe, interface, inputs, check=check)
-        recording, options, stepped = recorded(given, given)
+        try:
+            recording, options, stepped = recorded(given, given)
+        except MadeInside:
+            makes_optimizers, recorded = True, partial(recorded, some_made=True)
+            recording, options, stepped = recorded(given, given)
         if others or not stepped.keys() <= {*given}:  # once more, with the options of all as inputs
             ready = list(dict.fromkeys([*given, *stepped]))
             with warnings.catch_warnings():
@@ -269,6 +290,7 @@ def build(
         Assumptions(observed, options),
         tuple(map(_outline, inputs)),
         replays_only=bool(recording.captured),
+        makes_optimizers=makes_optimizers,
     )
     built.expected.learn(built.expected.key([*inputs, *options.numbers]))
     for part in modules_in(recipe.entries()):
@@ -283,6 +305,8 @@ def _recorded(
     given: Sequence[Optimizer],
     optimizers: Sequence[Optimizer],
     check: bool,
+    buffers: AssignedBuffers,
+    some_made: bool = False,
 ) -> tuple[Recording, Options, dict[Optimizer, None]]:
     """Record a function whose last inputs are the options of optimizers, of which those that are
     ``given`` to it have their state from the beginning.
@@ -294,12 +318,15 @@ def _recorded(
 
     def function(*values: Any) -> Any:
         prepared.put(values[count:])
-        return recipe.call(interface, values[:count])
+        return buffers.run(partial(recipe.call, interface), values[:count])
 
-    with PreparedOptimizers(given, optimizers) as prepared:
+    with PreparedOptimizers(given, optimizers, some_made) as prepared:
         state = [place.tensor for place in places_of(recipe.sources)]
         numbers = numbers_in(prepared.options)
-        recording = record(function, [*inputs, *numbers], state, check, len(numbers))
+        recording = None
+        while recording is None:
+            with contextlib.suppress(FoundAssigned):
+                recording = record(function, [*inputs, *numbers], state, check, len(numbers))
     lines = _first_reads(recording.program)
     owners = [(id(each.group), each.key) for each in prepared.options for _ in each.kinds]
     places = range(count, count + len(numbers))

@@ -112,6 +112,10 @@ def state_of(optimizer: optim.Optimizer) -> list[StateTensor]:
     return places
 
 
+class MadeInside(CannotRecord):
+    """The function makes an optimizer, whose state would have been made before the recording."""
+
+
 class PreparedOptimizers:
     """A context for recording: every optimizer that steps inside it has its state.
 
@@ -120,6 +124,10 @@ class PreparedOptimizers:
     step inside, or have a scheduler that does, in order.  The exit restores their options:
     ``group["lr"] = lr`` may have put a traced number there.  ``changed`` are the options that the
     last run changed, each with the name of its optimizer and what the run left there.
+
+    An optimizer that the function makes is another one in each run, and begins anew in each call:
+    its first step is recorded as it is.  That one is made inside is known by the first further run,
+    in which :class:`MadeInside` is raised; ``some_made`` says so to the next recording.
 
     The exit raises :class:`~syft.exceptions.CannotRecord` if a step counts in Python.  If the
     recording failed because an option changes with every run (a scheduler), it names the option.
@@ -135,13 +143,16 @@ class PreparedOptimizers:
         self,
         given: Sequence[optim.Optimizer] = (),
         known: Sequence[optim.Optimizer] | None = None,
+        some_made: bool = False,
     ) -> None:
         self.known = known = given if known is None else known
+        self._some_made = some_made
         self.stepped: dict[optim.Optimizer, None] = {}
         self.options = options_of(known)
         self.changed: list[tuple[str, Option, Any]] = []
         self._numbers = [part for option in self.options for part in parts_of(option.value)]
         self._added: set[optim.Optimizer] = set()
+        self._new: set[optim.Optimizer] = set()
         self._saved: set[optim.Optimizer] = set()
         self._options: list[_Saved] = []
         self._counts: list[_Saved] = []
@@ -178,8 +189,8 @@ class PreparedOptimizers:
             raise _counting(*counts[0], "state of the plan")
         if isinstance(error, CannotRecord):
             made = [one for one in self.stepped if one not in self.known]
-            if made and error.what.endswith(UNSEEN):
-                raise CannotRecord(_name(made[0]), error.line, _MADE_INSIDE) from None
+            if made and error.what.endswith(UNSEEN) and not self._some_made:
+                raise MadeInside(_name(made[0]), error.line, _MADE_INSIDE) from None
             _raise_reason(error, options, counts)
 
     def put(self, numbers: Sequence[Any]) -> None:
@@ -198,9 +209,18 @@ class PreparedOptimizers:
     def _before_step(self, optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
         if _PREPARED.get() is not self:  # another thread's
             return
+        if self._some_made and self._is_new(optimizer):
+            return
         self.stepped[optimizer] = None
         if optimizer not in self._added:
             self._add(optimizer, str(user_line()))
+
+    def _is_new(self, optimizer: optim.Optimizer) -> bool:
+        """Whether the function has made it: it has no state at its first step."""
+        if not optimizer.state and optimizer not in self.known:
+            _refuse(optimizer, str(user_line()))
+            self._new.add(optimizer)
+        return optimizer in self._new
 
     def _add(self, optimizer: optim.Optimizer, line: str) -> None:
         prepare(optimizer, line)

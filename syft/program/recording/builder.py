@@ -17,6 +17,7 @@ from torch import nn
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import CONSTANT_TYPES, EXACT_TENSOR_TYPES, rebuild_tuple
+from syft.ops.table import BY_NAME
 from syft.program.held_actions import HeldAction, HeldActions
 from syft.program.program import Program, Slot, fill_slots
 from syft.program.recording.environment.snapshot import Snapshot, storage_of
@@ -30,6 +31,8 @@ FOREIGN: Final[dict[type, Callable[[Any], str]]] = {}
 
 :func:`register_foreign` adds to it.
 """
+_INSTEAD_OF_ARRAY: Final = "make tensors of it before, and let the function use those"
+_CLONE: Final = BY_NAME["torch.Tensor.clone"]
 _INSTEAD_OF_FOREIGN: Final = (
     "hand it in as an argument: record with plain tensors, and call the plan with these"
 )
@@ -48,8 +51,12 @@ class ProgramBuilder(HeldActions):
     True
     """
 
-    def __init__(self, scope: int, around: ProgramBuilder | None = None) -> None:
+    def __init__(
+        self, scope: int, around: ProgramBuilder | None = None, made: Collection[int] = ()
+    ) -> None:
         super().__init__(scope)
+        self._made = made
+        """Which tensors from outside the function makes, by the order in which they are met."""
         self.read: set[int] = set() if around is None else around.read
         """The slots that some action reads, in the programs inside of this one too."""
         self.snapshots: list[Snapshot] = []
@@ -167,8 +174,7 @@ class ProgramBuilder(HeldActions):
             if base in _BY_BASE:
                 return _BY_BASE[base](self, value)
         name = f"{kind.__module__}.{kind.__qualname__}"
-        instead = "make tensors of it before, and let the function use those"
-        raise CannotRecord(f"an operand of the type {name}", str(user_line()), instead)
+        raise CannotRecord(f"an operand of the type {name}", str(user_line()), _INSTEAD_OF_ARRAY)
 
     def _constant(self, value: Any) -> Any:
         return value
@@ -224,13 +230,27 @@ class ProgramBuilder(HeldActions):
         line = user_line()
         _refuse_unrecordable(tensor, line)
         snapshot = Snapshot(tensor, line)
+        snapshot.is_made = len(self.snapshots) in self._made
         storage = storage_of(tensor)
         snapshot.is_written = storage in self._written_storages
         self.snapshots.append(snapshot)
         self._snapshot_of[id(tensor)] = snapshot
         self._by_storage.setdefault(storage, []).append(snapshot)
         slot = snapshot.slot = self.bind(tensor)
+        if snapshot.is_made:  # it is another one in each run, which may be returned
+            made = self.bind(tensor)
+            self.actions.append(HeldAction(_CLONE, (slot,), {}, made, None, line))
+            slot = made
         return slot
+
+    def _array(self, value: np.ndarray[Any, Any]) -> Slot:
+        """The slot of a constant with what an array of numpy holds."""
+        try:
+            tensor = torch.from_numpy(value.copy())
+        except TypeError as error:
+            line = str(user_line())
+            raise CannotRecord(f"an array of {value.dtype}", line, _INSTEAD_OF_ARRAY) from error
+        return self.capture(tensor)
 
     def mark_written(self, tensor: torch.Tensor) -> None:
         """Called before an operation writes to a tensor."""
@@ -298,6 +318,7 @@ _BY_BASE: Final[dict[type, _Convert]] = {
     tuple: ProgramBuilder._tuple_of_class,
     list: ProgramBuilder._list,
     dict: ProgramBuilder._dict,
+    np.ndarray: ProgramBuilder._array,
     **dict.fromkeys((int, float, str, enum.Enum, np.generic), ProgramBuilder._constant),
 }
 """How to convert an operand of a class that inherits from this one."""

@@ -32,6 +32,7 @@ from syft.ops.table import (
     name_of,
     ops_with,
 )
+from syft.program.recording.environment.snapshot import storage_of
 from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.symbolic import Origin, origin_of
 
@@ -46,6 +47,8 @@ SIZES: Final = frozenset(
 ) - {LENGTH, *OF_TWO}
 """Metadata that are numbers and follow from sizes."""
 TYPE: Final = BY_NAME["torch.Tensor.type"]
+MAKERS: Final = frozenset(BY_NAME[f"torch.{name}"] for name in ("tensor", "as_tensor", "asarray"))
+"""What makes a tensor of an array of numpy."""
 ITEM: Final = BY_NAME["torch.Tensor.item"]
 UNBINDS: Final = frozenset(
     BY_NAME[f"torch.{name}"] for name in ("unbind", "Tensor.unbind", "unbind_copy")
@@ -166,6 +169,24 @@ _LOCAL_REASONS: Final = frozenset(
 _LOCAL_NAMES: Final = frozenset(
     ("torch.Tensor._backward_hooks.__get__", "torch.Tensor._post_accumulate_grad_hooks.__get__")
 )
+
+
+def copied_deeply(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
+    """What ``copy.deepcopy`` gives, as operations: of a tensor without a gradient.
+
+    Tensors that share memory share it in a deep copy of both, which a program has no operation for.
+
+    >>> copied_deeply(torch.ones(2), {})
+    tensor([1., 1.])
+    """
+    if id(tensor) in memo:
+        return memo[id(tensor)]  # type: ignore[no-any-return]
+    memory = "memory", storage_of(tensor)
+    if tensor.requires_grad or memory in memo:
+        what = name_of(torch.Tensor.__deepcopy__)
+        raise CannotRecord(what, str(user_line()), REFUSED_NAMES[what])
+    copy = memo[id(tensor)] = memo[memory] = tensor.clone()
+    return copy
 
 
 def run_unlisted(function: Function, args: Arguments, kwargs: Keywords) -> Any:

@@ -41,6 +41,7 @@ from syft.ops.nested import container_class, replace
 from syft.program.held_actions import HeldAction
 from syft.program.program import Action, Program, Slot
 from syft.program.recording.decisions import warn_frozen
+from syft.program.recording.environment.snapshot import Snapshot
 from syft.program.recording.environment.source_line import SourceLine, last_line_of
 from syft.program.recording.input_sizes import (
     UNCHANGED,
@@ -100,8 +101,9 @@ def record(
     tensor([1., 1.])
     """
     first = trace_function(function, inputs, state)
-    if check:
-        verify(function, inputs, state, first, options)
+    if check and (made := verify(function, inputs, state, first, options)):
+        first = trace_function(function, inputs, state, made=made)
+        verify(function, inputs, state, first, options, made)
     captured = {id(tensor) for tensor in first.captured}
     outside = [snapshot.tensor for snapshot in first.snapshots]
     constants = tuple([tensor for tensor in outside if id(tensor) not in captured])
@@ -118,17 +120,23 @@ def verify(
     state: Sequence[torch.Tensor],
     first: FunctionTrace,
     options: int = 0,
-) -> None:
+    made: frozenset[int] = frozenset(),
+) -> frozenset[int]:
     """Run the function again and compare; refuse or warn about what differs.
 
     A function that accepts no other sizes is run with the same ones.  If it raises then too, it can
     run only once, and its first run is accepted.
+
+    Returns which of the tensors from outside the function makes itself of numbers, where torch
+    shows nothing of it: each run had another with the same values.  A recording that knows it,
+    by ``made``, makes them anew in each call.
     """
-    verification = _Verification(function, inputs, state, first, options)
+    verification = _Verification(function, inputs, state, first, options, made)
     verification.vary_rows()
     verification.vary_other_axes()
     if not verification.succeeded:
         verification.run(UNCHANGED)
+    return frozenset(verification.made)
 
 
 class _Verification:
@@ -141,7 +149,11 @@ class _Verification:
         state: Sequence[torch.Tensor],
         first: FunctionTrace,
         options: int,
+        made: frozenset[int] = frozenset(),
     ) -> None:
+        self._made_known = made
+        self.made = set(made)
+        """Which of the tensors from outside are others with the same values in each run."""
         self._function, self._inputs, self._state, self._first = function, inputs, state, first
         self._options = options
         self._axes = axes_of(inputs)
@@ -172,6 +184,7 @@ class _Verification:
                     self._state,
                     rerun=True,
                     generators=self._first.generators,
+                    made=self._made_known,
                 )
         except CannotRecord:
             raise
@@ -221,7 +234,7 @@ class _Verification:
     # -- what they showed
 
     def _compare(self, again: FunctionTrace) -> None:
-        _compare_tensors(self._first, again)
+        self.made |= _compare_tensors(self._first, again)
         _compare_generators(self._first, again)
         self._compare_actions(again)
 
@@ -269,11 +282,20 @@ def _expected_in(trace: FunctionTrace) -> list[Any]:
     ]
 
 
-def _compare_tensors(first: FunctionTrace, second: FunctionTrace) -> None:
-    """Refuse tensors from outside that are other objects in each run."""
+MOST_BYTES: Final = 1 << 20
+"""The size of a tensor of numbers of Python or numpy that a function makes, as a constant."""
+
+
+def _compare_tensors(first: FunctionTrace, second: FunctionTrace) -> set[int]:
+    """Refuse tensors from outside that are other objects in each run, unless they are constants.
+
+    Returns the places of those that are.
+    """
     made = {id(value) for value in first.objects}
+    again = {id(snapshot.tensor) for snapshot in second.snapshots}
     known = {id(snapshot.tensor) for snapshot in first.snapshots}
-    for snapshot in second.snapshots:
+    constants: set[int] = set()
+    for place, snapshot in enumerate(second.snapshots):
         tensor = snapshot.tensor
         if id(tensor) in known:
             continue
@@ -284,12 +306,33 @@ def _compare_tensors(first: FunctionTrace, second: FunctionTrace) -> None:
             )
             what = "a tensor that the function keeps from one call to the next"
             raise CannotRecord(what, str(snapshot.line), instead)
+        before = first.snapshots[place] if place < len(first.snapshots) else snapshot
+        if id(before.tensor) not in again and _is_constant(before, snapshot):
+            constants.add(place)
+            continue
         what = "a tensor that is made where torch shows nothing of it"
         instead = (
             "make it by an ordinary function such as torch.tensor, not by torch.Tensor([...]), "
             "numpy or a custom autograd.Function"
         )
         raise CannotRecord(what, str(snapshot.line), instead)
+    return constants
+
+
+def _is_constant(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two runs have made the same tensor, and nobody writes to it or asks for its
+    gradient."""
+    if type(one.tensor) is not torch.Tensor or one.copy.nbytes > MOST_BYTES:
+        return False
+    for each in (one, other):
+        if each.is_written or each.changed_unseen or each.tensor.requires_grad:
+            return False
+    return _contents(one.copy) == _contents(other.copy)
+
+
+def _contents(tensor: torch.Tensor) -> tuple[Any, ...]:
+    words = tensor.cpu().reshape(-1).view(torch.uint8)
+    return tensor.dtype, tensor.device, tensor.shape, words.numpy().tobytes()
 
 
 def _compare_generators(first: FunctionTrace, second: FunctionTrace) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -39,8 +39,10 @@ from syft.program.recording.environment.source_line import SourceLine, last_line
 from syft.program.recording.gradients import GradientTracker, UnusedInBackward
 from syft.program.recording.symbolic import Origin, concrete, symbolic
 from syft.program.recording.tracer import Tracer
-from syft.torch_private import TorchDispatchMode
+from syft.torch_private import DisableTorchFunction, TorchDispatchMode
 
+_LIFT: Final = torch.ops.aten.lift_fresh.default
+"""What makes a tensor of numbers of Python, or of an array."""
 UNSEEN: Final = ", which ran where torch shows nothing of it"
 """How the error about an operation that no recording sees goes on."""
 
@@ -74,10 +76,12 @@ def trace_function(
     state: Sequence[torch.Tensor],
     rerun: bool = False,
     generators: Collection[torch.Generator] = (),
+    made: Collection[int] = (),
 ) -> FunctionTrace:
     """Run a function once and record what it does.
 
-    ``generators`` are those that an earlier run drew from.
+    ``generators`` are those that an earlier run drew from, and ``made`` says which of the
+    ``snapshots`` are of tensors that the function makes of numbers where torch shows nothing of it.
     """
     unused: tuple[torch.Tensor, ...] = ()
     while True:
@@ -86,6 +90,7 @@ def trace_function(
             DecisionLog(rerun),
             PreservedRandomState(generators),
             GradientTracker(unused),
+            {len(state) + index for index in made},
         )
         try:
             return _attempt(tracer, function, inputs, state)
@@ -248,10 +253,10 @@ class RefuseUnseenOps(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses every operation that it sees, and adds the parts of the refusal to ``refusals``.
 
     >>> with RefuseUnseenOps([]):
-    ...     _ = torch.Tensor([1.0])
+    ...     _ = torch.Tensor(2)
     Traceback (most recent call last):
     ...
-    syft.exceptions.CannotRecord: A plan cannot keep aten.lift_fresh.default, which ran where \
+    syft.exceptions.CannotRecord: A plan cannot keep aten.empty.memory_format, which ran where \
 torch shows nothing of it ...
     """
 
@@ -265,12 +270,15 @@ torch shows nothing of it ...
         types: Iterable[type],
         args: Arguments = (),
         kwargs: Keywords | None = None,
-    ) -> NoReturn:
+    ) -> Any:
         instead = (
-            "use ordinary functions of torch, not torch.Tensor([...]), numpy, torch.jit, compiled "
+            "use ordinary functions of torch, not torch.Tensor(2), numpy, torch.jit, compiled "
             "extensions or a custom autograd.Function"
         )
         what = f"{operation}{UNSEEN}"
+        if operation is _LIFT:  # of numbers of Python: further runs show whether they are constants
+            with DisableTorchFunction():
+                return operation(*args, **kwargs or {})
         refusal = (what, str(user_line()), instead)
         self._refusals.append(refusal)
         raise CannotRecord(*refusal)

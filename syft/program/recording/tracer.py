@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -28,12 +29,19 @@ from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.gradients import GradientTracker
 from syft.program.recording.number_tracer import NumberTracer
-from syft.program.recording.op_facts import PARTS, run_unlisted
+from syft.program.recording.op_facts import MAKERS, PARTS, copied_deeply, run_unlisted
 from syft.program.torch_modes import ModeChanges
 from syft.torch_private import DisableTorchDispatch
 
 _NEW, _NEW_EMPTY = BY_NAME["torch.Tensor.new"], BY_NAME["torch.Tensor.new_empty"]
 _RETURNS_PYTHON_VALUES: Final = METADATA | REVEALS
+
+
+def _number_of(function: Function) -> int | None:
+    try:
+        return NUMBERS.get(function)
+    except TypeError:  # it has no hash, so no table holds it
+        return None
 
 
 class Tracer(TorchFunctionMode, NumberTracer):
@@ -57,6 +65,7 @@ class Tracer(TorchFunctionMode, NumberTracer):
         decisions: DecisionLog | None = None,
         random_state: PreservedRandomState | None = None,
         gradients: GradientTracker | None = None,
+        made: Collection[int] = (),
     ) -> None:
         TorchFunctionMode.__init__(self)
         NumberTracer.__init__(
@@ -66,6 +75,7 @@ class Tracer(TorchFunctionMode, NumberTracer):
             PreservedRandomState() if random_state is None else random_state,
             GradientTracker() if gradients is None else gradients,
         )
+        self.builder = ProgramBuilder(0, made=made)
         self.refusals: list[tuple[str, str, str]] = []
         """The parts of each refusal that was raised, even if the function caught it."""
         self.instead: Mapping[int, Function] = DECOMPOSITIONS
@@ -117,12 +127,9 @@ class Tracer(TorchFunctionMode, NumberTracer):
         """Run a function and record it in the way that its flags ask for."""
         if self._is_paused:
             return function(*args, **kwargs)
-        try:
-            number = NUMBERS.get(function)
-        except TypeError:  # it has no hash, so no table holds it
-            number = None
+        number = _number_of(function)
         if number is None:
-            return run_unlisted(function, args, kwargs)
+            return self._trace_unlisted(function, args, kwargs)
         if number == _NEW and isinstance(args[-1], torch.Size):
             number, function = _NEW_EMPTY, torch.Tensor.new_empty  # a tuple would be the values
         if number in self.instead:
@@ -136,7 +143,17 @@ class Tracer(TorchFunctionMode, NumberTracer):
             return self.trace_random(number, flags, function, args, kwargs)
         if number in PARTS:
             self.expect_parts(number, args, kwargs)
+        elif number in MAKERS and any(isinstance(leaf, np.ndarray) for leaf in leaves(args)):
+            return function(*args, **kwargs)  # a tensor that is a constant, unless it is written to
         return self.trace_operation(number, flags, function, args, kwargs)
+
+    def _trace_unlisted(self, function: Function, args: Arguments, kwargs: Keywords) -> Any:
+        """Run a function that has no number: as operations if it is a copy, else unrecorded."""
+        if function is not torch.Tensor.__deepcopy__:
+            return run_unlisted(function, args, kwargs)
+        self.properties_read.add("requires_grad")  # it says how a tensor is copied
+        with self:
+            return copied_deeply(*args)
 
     # -- programs inside this one
 

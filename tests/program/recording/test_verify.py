@@ -68,7 +68,7 @@ def write_unseen(x: torch.Tensor) -> torch.Tensor:
 
 def swallowing(x: torch.Tensor) -> torch.Tensor:
     with contextlib.suppress(CannotRecord):
-        torch.Tensor([1.0])
+        torch.Tensor(2)
     return x + 1
 
 
@@ -99,23 +99,25 @@ class OfTheirOwn(torch.Tensor):
 
 
 OWN = torch.ones(3).as_subclass(OfTheirOwn)
+DRAWN = np.random.default_rng(0)
+LARGE = np.ones(1 << 18)
+ROWS = np.array([1, 0])
 
 REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "numpy": (lambda x: x.numpy(), "torch.Tensor.numpy"),
     "asarray": (lambda x: np.asarray(x), "torch.Tensor.__array__"),
-    "from_numpy": (
-        lambda x: x + torch.from_numpy(np.ones(3)),
-        "aten.lift_fresh.default, which ran",
-    ),
-    "array": (lambda x: x + torch.as_tensor(np.ones(3)), "an operand of the type numpy.ndarray"),
-    "legacy": (lambda x: x + torch.Tensor([1.0, 2.0, 3.0]), "aten.lift_fresh.default, which ran"),
-    "legacy_kind": (lambda x: x.long() + torch.LongTensor([1]), "aten.lift_fresh.default, which"),
+    "from_numpy": (lambda x: x + torch.from_numpy(np.random.rand(3)), "a tensor that is made"),
+    "array": (lambda x: x[np.array(["a"])], "an array of <U1"),
+    "array_of_values": (lambda x: x + torch.as_tensor(DRAWN.random(3)), "a tensor that is made"),
+    "written_array": (lambda x: torch.from_numpy(np.ones(3)).add_(x[0]), "a tensor that is made"),
+    "trained": (lambda x: x * torch.Tensor([1.0]).requires_grad_(), "a tensor that is made"),
+    "counted": (lambda x, calls=[]: (calls.append(0), x + torch.Tensor([len(calls)])), "a tensor"),
+    "large": (lambda x: x.sum() + torch.from_numpy(LARGE).sum(), "a tensor that is made"),
     "legacy_size": (lambda x: x + torch.Tensor(2, 3).fill_(1), "aten.empty.memory_format, which"),
-    "unused": (lambda x: (torch.Tensor([1.0]), x)[1], "aten.lift_fresh.default, which ran"),
-    "result": (lambda x: torch.Tensor([1.0]), "aten.lift_fresh.default, which ran"),
+    "unused": (lambda x: (torch.Tensor(2), x)[1], "aten.empty.memory_format, which ran"),
     "script": (SCRIPTED, "aten.relu.default, which ran"),
     "write": (write_unseen, "aten.add_.Tensor, which ran"),
-    "swallowed": (swallowing, "aten.lift_fresh.default, which ran"),
+    "swallowed": (swallowing, "aten.empty.memory_format, which ran"),
     "swallowed_too": (swallowing_numpy, "torch.Tensor.numpy"),
     "hook": (lambda x: x.register_hook(print), "torch.Tensor.register_hook"),
     "nested": (
@@ -130,7 +132,8 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "seed_within": (seeded_within, "torch.manual_seed"),
     "graph": (lambda x, w=LEAF * 2: x + w, "a tensor that was computed outside with a gradient"),
     "keeping": (Keeping(), "a tensor that the function keeps from one call to the next"),
-    "deepcopy": (lambda x: copy.deepcopy(x), "torch.Tensor.__deepcopy__"),
+    "deepcopy": (lambda x: copy.deepcopy([x, x[0]]), "torch.Tensor.__deepcopy__"),
+    "deepcopy_of_a_leaf": (lambda x: copy.deepcopy(x.requires_grad_()), "torch.Tensor.__deepcopy"),
     "vmap": (lambda x: torch.vmap(torch.neg)(x), "a torch.func transform"),
     "unknown": (lambda x: torch.ops.aten.add(x, x), "torch.ops.aten.add"),
     "apply": (lambda x: x.apply_(lambda v: v + 1), "torch.Tensor.apply_"),
@@ -148,6 +151,51 @@ def test_refused_by_name_and_line(name: str) -> None:
     assert caught.value.what.startswith(what)
     assert re.fullmatch(rf"(before )?{re.escape(__file__)}:\d+", caught.value.line)
     assert torch.equal(X, before[0]) and X._version == before[1]
+
+
+MADE: dict[str, Callable[[torch.Tensor], Any]] = {
+    "from_numpy": lambda x: x + torch.from_numpy(np.ones(3)),
+    "array": lambda x: x * torch.as_tensor(np.arange(3.0)),
+    "copy": lambda x: x * torch.tensor(np.arange(3), dtype=torch.float64),
+    "size": lambda x: x + torch.from_numpy(np.ones(x.shape[1])),
+    "index": lambda x: x[ROWS],
+    "mask": lambda x: x[np.array([False, True])],
+    "legacy": lambda x: x + torch.Tensor([1.0, 2.0, 3.0]),
+    "legacy_kind": lambda x: x.long() + torch.LongTensor([1]),
+    "unused": lambda x: (torch.Tensor([1.0]), x)[1],
+    "result": lambda x: torch.Tensor([1.0]),
+    "view": lambda x: torch.Tensor([1.0, 2.0])[1:],
+    "nan": lambda x: x + torch.Tensor([math.nan, 2.0, 3.0]),
+    "branch": lambda x: sy.cond(
+        x.sum() > 0, lambda x: x * torch.from_numpy(np.ones(3)), lambda x: x.double(), x
+    ),
+    "deepcopy": lambda x: copy.deepcopy({"a": x, "b": [x, x * 2]})["b"][1],
+}
+"""What makes tensors of numbers where torch shows nothing of it, and what copies them."""
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_constants_are_made_anew_by_each_call(name: str) -> None:
+    recording = recorded(MADE[name], X)
+    for _ in range(2):
+        result = replay(recording, -X)
+        torch.testing.assert_close(result, MADE[name](-X), equal_nan=True)
+        result.zero_()  # it belongs to the caller
+
+
+def test_an_array_that_was_written_to_is_another_constant() -> None:
+    rows = np.array([1, 0])
+    plan = sy.func2plan(args_shape=[(2, 3)])(lambda x: x[rows])
+    assert torch.equal(plan(X), X.flip(0))
+    rows[:] = 1
+    assert not plan.is_built
+    assert torch.equal(plan(X), X[[1, 1]])
+
+
+def test_a_copy_is_recorded_of_what_requires_no_grad() -> None:
+    plan = sy.func2plan(args_shape=[(2, 3)])(lambda x: copy.deepcopy(x))
+    with pytest.raises(CannotRecord, match="__deepcopy__"):
+        plan(X.clone().requires_grad_())
 
 
 def test_a_remote_tensor_is_refused(bob: sy.VirtualWorker) -> None:

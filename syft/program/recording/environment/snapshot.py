@@ -37,6 +37,7 @@ class Snapshot:
         "line",
         "slot",
         "is_written",
+        "is_made",
         "copy",
         "_alias",
         "_version",
@@ -51,6 +52,7 @@ class Snapshot:
         self.line = line
         self.slot: Any = None
         self.is_written = False
+        self.is_made = False  # by the function, where torch shows nothing of it
         self._requires_grad = tensor.requires_grad
         self._alias = tensor.detach()
         self.copy = self._alias.clone()
