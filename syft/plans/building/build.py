@@ -43,7 +43,6 @@ from syft.plans.building.interface import (
     with_flat_outputs,
 )
 from syft.plans.building.input_properties import Expectations, check_fixed, fixed_in
-from syft.plans.building.lazy_modules import give_shapes, without_shape
 from syft.plans.building.optimizers import (
     MadeInside,
     PreparedOptimizers,
@@ -53,6 +52,7 @@ from syft.plans.building.optimizers import (
 )
 from syft.plans.building.options import Options, numbers_in, split_decisions
 from syft.plans.building.reads import Surroundings
+from syft.plans.building.shapeless_modules import give_shapes, without_shape
 from syft.plans.building.state import BoundState, Source, State, places_of
 from syft.plans.building.template import INT, kind_of, plain_number
 from syft.program.lowered import Lowered
