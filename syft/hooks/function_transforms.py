@@ -5,7 +5,8 @@ Torch wraps operands for such a transform below all subclasses, where no link an
 what is done with them.  So each is computed by means that can travel.  A derivative is
 one of autograd, which runs at the worker.  The derivative in a direction is that of the backward
 pass, which is linear in the gradient that it starts from.  ``vmap`` calls its function once for
-each row; with ``randomness="same"`` it is refused, and by default what draws random numbers is.
+each row; with ``randomness="same"`` all rows are given what the first has drawn, and by default
+what draws random numbers is refused.
 
 A derivative has a graph if what it is computed from has one: the arguments, and whatever the
 function uses besides them.  :class:`_Uses` sees the latter.
@@ -28,7 +29,7 @@ from syft.hooks.ledger import Ledger
 from syft.ops.calls import argument, has_parameter
 from syft.ops.control import RECORDING
 from syft.ops.nested import Arguments, Keywords, every_tensor, leaves
-from syft.ops.table import FLAGS, NAMES, NUMBERS, RANDOM
+from syft.ops.table import BY_NAME, FLAGS, NAMES, NUMBERS, RANDOM
 from syft.torch_private import (
     batched_inputs,
     function_transforms,
@@ -254,15 +255,17 @@ def _vmap(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    if randomness == "same":
-        raise UnsupportedOperation("vmap(randomness='same')", "torch.func", "draw before, outside")
     count, dims, flat, spec = batched_inputs(in_dims, args, function)
     rows = [
         [value] * count if dim is None else _rows(value, dim)
         for value, dim in zip(flat, dims, strict=True)
     ]
-    with _NoDraws() if randomness == "error" else contextlib.nullcontext():
-        results = [function(*tree_unflatten(list(row), spec), **kwargs) for row in zip(*rows)]
+    results = []
+    with _DRAWS.get(randomness, contextlib.nullcontext)() as draws:
+        for row in zip(*rows):
+            if isinstance(draws, _SameDraws):
+                draws.begin_row()
+            results.append(function(*tree_unflatten(list(row), spec), **kwargs))
     flat_results = [tree_flatten(result) for result in results]
     out_spec = flat_results[0][1]
     columns = zip(*[values for values, _ in flat_results], strict=True)
@@ -282,6 +285,46 @@ class _NoDraws(TorchFunctionMode):
             instead = "say randomness='different', or draw before, outside"
             raise UnsupportedOperation(NAMES[number], "vmap(randomness='error')", instead)
         return func(*args, **kwargs)
+
+
+class _SameDraws(TorchFunctionMode):
+    """Gives each row what the first one has drawn, of numbers that no row can be told by.
+
+    >>> with _SameDraws() as draws:
+    ...     one = draws.begin_row(), torch.rand(2)
+    ...     other = draws.begin_row(), torch.rand(2)
+    >>> torch.equal(one[1], other[1])
+    True
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn: list[torch.Tensor] = []
+        self._left: list[torch.Tensor] | None = None
+
+    def begin_row(self) -> None:
+        """The next draw is the first of a row."""
+        self._left = None if self._left is None and not self._drawn else list(self._drawn)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Arguments = (), kwargs: Keywords | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        number = NUMBERS.get(func)
+        if number is None or not FLAGS[number] & RANDOM or not _draws(number, args, kwargs):
+            return func(*args, **kwargs)
+        if number not in _DRAWN_BY_SHAPE and every_tensor(args, kwargs):
+            instead = "draw by torch.rand_like, or before, outside"
+            raise UnsupportedOperation(NAMES[number], "vmap(randomness='same')", instead)
+        if self._left is None:
+            drawn = func(*args, **kwargs)
+            self._drawn.append(drawn.detach().clone())  # a row may write to its own
+            return drawn
+        return self._left.pop(0).clone()
+
+
+_DRAWN_BY_SHAPE: Final = {BY_NAME[f"torch.{kind}_like"] for kind in ("rand", "randn", "randint")}
+_DRAWS: Final[dict[str, Callable[[], Any]]] = {"error": _NoDraws, "same": _SameDraws}
 
 
 def _draws(number: int, args: Arguments, kwargs: Keywords) -> bool:

@@ -236,8 +236,7 @@ class MakingConstants(TorchFunctionMode):
             return result
         if elsewhere and self.sent is not None:
             return self.sent(result).to(device)
-        made_by_library = sys._getframe(1).f_code.co_filename.startswith(_LIBRARIES)
-        return result if made_by_library else self.made(result)
+        return result if _is_called_by_library() else self.made(result)
 
     def _moved(self, constant: Any, args: Arguments, kwargs: Keywords) -> Any:
         """``constant.to(...)``, at the worker if only that has the device."""
@@ -245,6 +244,14 @@ class MakingConstants(TorchFunctionMode):
         if self.sent is not None and not all(map(_is_here, devices)):
             constant = self.sent(_as_tensor(constant))
         return constant.to(*args, **kwargs)
+
+
+def _is_called_by_library() -> bool:
+    """Whether the caller of the caller is a library, which a mode between the two is not."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename.startswith(_LIBRARIES)
 
 
 _NAMES_A_DEVICE: Final = (torch.device, str)

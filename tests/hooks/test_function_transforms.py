@@ -103,10 +103,38 @@ def test_what_may_draw_and_does_not_runs(bob: sy.VirtualWorker, name: str) -> No
     torch.testing.assert_close(torch.func.vmap(function)(x.send(bob)).get(), expected)
 
 
-def test_the_same_numbers_for_all_rows_are_refused(bob: sy.VirtualWorker) -> None:
+SAME: dict[str, Any] = {
+    "like a row": lambda row: row + torch.rand_like(row) * torch.randn_like(row),
+    "of a size": lambda row: row * torch.randn(3) + torch.randint(0, 9, (3,)),
+    "written to": lambda row: row + torch.rand_like(row).mul_(2).add_(torch.rand(3)),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_all_rows_are_given_the_same_numbers(bob: sy.VirtualWorker, name: str) -> None:
+    x = torch.arange(12.0).view(4, 3)
+    mapped = torch.func.vmap(SAME[name], randomness="same")
+    plan = sy.func2plan()(mapped)
+    plan.build(x)
+
+    def drawn(run: Any, *args: Any) -> Any:
+        torch.manual_seed(5)
+        with sy.at(bob):
+            return run(*args)
+
+    torch.manual_seed(5)
+    want = mapped(x)
+    torch.testing.assert_close(drawn(mapped, x.send(bob)).get(), want)
+    for _ in range(2):
+        torch.manual_seed(5)
+        torch.testing.assert_close(plan(x), want)
+    torch.testing.assert_close(drawn(plan.send(bob), x.send(bob)).get(), want)
+
+
+def test_draws_that_a_row_decides_are_refused(bob: sy.VirtualWorker) -> None:
     x = X.clone().send(bob)
-    with pytest.raises(UnsupportedOperation, match="draw before, outside"):
-        torch.func.vmap(lambda row: row + torch.rand_like(row), randomness="same")(x)
+    with pytest.raises(UnsupportedOperation, match="draw by torch.rand_like"):
+        torch.func.vmap(lambda row: torch.bernoulli(row.sigmoid()), randomness="same")(x)
     with pytest.raises(UnsupportedOperation, match="return it of one row"):
         torch.func.vmap(lambda row: row, out_dims=None)(x)
     with pytest.raises(ValueError, match="nothing but tensors"):

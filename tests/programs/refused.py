@@ -73,12 +73,6 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
         Refusal(PLANS, CannotRecord, "a torch.func transform", "it works below all subclasses"),
     ),
     (
-        "func_vmap_same",
-        Refusal(
-            POINTERS + PLANS, UnsupportedOperation, "draw before, outside", "rows draw one by one"
-        ),
-    ),
-    (
         "numpy_array",
         Refusal(POINTERS, LocationMismatch, "lie at", "what a program has loaded stays here"),
     ),

@@ -10,8 +10,9 @@ A program that assigns none is recorded as it is: that one does is found out by 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -20,6 +21,7 @@ from torch.nn.parameter import is_lazy
 from syft.exceptions import CannotRecord
 from syft.program.recording.environment.snapshot import storage_of
 
+Result = TypeVar("Result")
 _Place = tuple[dict[str, Any], str]
 
 
@@ -78,6 +80,16 @@ class AssignedBuffers:
         finally:
             for table, was in before:
                 table.update({key: each for key, each in was.items() if _is_tensor(each)})
+
+    def until_known(self, record: Callable[[], Result]) -> Result:
+        """Call a function that runs the other, until none of its runs finds a further buffer.
+
+        >>> AssignedBuffers([], "train.py:9").until_known(lambda: 1)
+        1
+        """
+        while True:
+            with contextlib.suppress(FoundAssigned):
+                return record()
 
     def _find_others(self, before: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
         known = {(id(table), key) for table, key in self._assigned}

@@ -132,9 +132,7 @@ def observe(entries: Sequence[Any], reads: Surroundings | None = None) -> Observ
     if reads is None:
         return Observations(facts, counts, lists)
     facts += _absent_options(optimizers, reads.texts)
-    arrays = [fact for fact in reads.facts if _is_small_array(fact.value)]
-    copies = [fact._replace(value=fact.value.copy()) for fact in arrays]
-    return Observations(facts, counts, lists, copies, reads.facts)
+    return Observations(facts, counts, lists, list(_copied_arrays(reads.facts)), reads.facts)
 
 
 def _absent_options(optimizers: Sequence[Optimizer], texts: set[str]) -> Iterator[Fact]:
@@ -390,8 +388,11 @@ def _from_to(value: Any, now: Any) -> str:
     return "is another one now"
 
 
-def _is_small_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.nbytes <= MOST_BYTES
+def _copied_arrays(facts: Iterable[Fact]) -> Iterator[Fact]:
+    """The arrays of numpy among facts, as copies; a recording takes no larger ones."""
+    for fact in facts:
+        if isinstance(fact.value, np.ndarray) and fact.value.nbytes <= MOST_BYTES:
+            yield fact._replace(value=fact.value.copy())
 
 
 def _equals_copy(fact: Fact) -> bool:

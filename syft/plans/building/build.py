@@ -8,7 +8,6 @@ options of an optimizer) is compared at every call.
 
 from __future__ import annotations
 
-import contextlib
 import copy as copying
 import inspect
 import itertools
@@ -27,7 +26,7 @@ from torch.optim import Optimizer
 from syft.exceptions import FrozenPath
 from syft.ops.control import RECORDING
 from syft.ops.nested import EXACT_TENSOR_TYPES, every_tensor, leaves, replace
-from syft.plans.building.assigned_buffers import AssignedBuffers, FoundAssigned
+from syft.plans.building.assigned_buffers import AssignedBuffers
 from syft.plans.building.assumptions import (
     Assumptions,
     modules_in,
@@ -323,10 +322,9 @@ def _recorded(
     with PreparedOptimizers(given, optimizers, some_made) as prepared:
         state = [place.tensor for place in places_of(recipe.sources)]
         numbers = numbers_in(prepared.options)
-        recording = None
-        while recording is None:
-            with contextlib.suppress(FoundAssigned):
-                recording = record(function, [*inputs, *numbers], state, check, len(numbers))
+        recording = buffers.until_known(
+            lambda: record(function, [*inputs, *numbers], state, check, len(numbers))
+        )
     lines = _first_reads(recording.program)
     owners = [(id(each.group), each.key) for each in prepared.options for _ in each.kinds]
     places = range(count, count + len(numbers))
