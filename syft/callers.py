@@ -58,6 +58,15 @@ def _number_of(place: Place) -> int:
     return line or code.co_firstlineno
 
 
+def file_and_line(place: Place) -> tuple[str, int]:
+    """The file of a place, and the number of its line.
+
+    >>> file_and_line((compile("x = 1", "program.py", "exec"), 0))
+    ('program.py', 1)
+    """
+    return place[0].co_filename, _number_of(place)
+
+
 def shown_file(file: str) -> str:
     """A file as its user knows it: a cell of a notebook, which is kept in a file of its own, by its
     number.
@@ -86,8 +95,7 @@ def warn_user(text: str | Warning, kind: type[Warning] = UserWarning) -> None:
     >>> found[0].message, found[0].filename.startswith(SYFT)
     (UserWarning('slow'), False)
     """
-    place = place_of_user()
-    warnings.warn_explicit(text, kind, place[0].co_filename, _number_of(place))
+    warnings.warn_explicit(text, kind, *file_and_line(place_of_user()))
 
 
 @functools.lru_cache(maxsize=4096)

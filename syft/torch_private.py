@@ -188,16 +188,9 @@ def make_optimizer_state(optimizer: torch.optim.Optimizer, group: dict[str, Any]
     return True
 
 
-def make_lazy_parameters(module: Any, args: Any, kwargs: Any) -> None:
-    """Make the parameters of a lazy module as its first call does, which does not go on.
-
-    >>> layer = torch.nn.LazyLinear(2)
-    >>> make_lazy_parameters(layer, (torch.ones(1, 3),), {})
-    >>> layer.weight.shape
-    torch.Size([2, 3])
-    """
-    module._infer_parameters(module, args, kwargs)
-
+make_lazy_parameters: Any = torch.nn.modules.lazy.LazyModuleMixin._infer_parameters
+"""Makes the parameters of a lazy module as its first call does.
+It takes ``(module, module, args, kwargs)``."""
 
 OVERLOAD = type(torch.ops.aten.add.Tensor)
 """The class of an overload of an operation of aten."""

@@ -15,14 +15,15 @@ import itertools
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 import torch
 
-from syft.callers import SYFT, TORCH, running_shell
+from syft.callers import SYFT, TORCH, file_and_line, place_of_user, running_shell
 from syft.exceptions import SyftError
 from syft.hooks.ledger import Ledger
 
@@ -38,6 +39,14 @@ _MADE_TENSORS: Final = (list, tuple, int, float, np.ndarray)
 """What tensors are made of."""
 _NO_TENSORS: Final = (*_MADE_TENSORS, type(None))
 """What is taken for a tensor most often."""
+_NO_DEVICE: Final = "Expected one of cpu, cuda"
+"""How torch's text begins about a string that names no device."""
+_ROWS: Final = "a tensor has no names for its rows and columns, so write x[:5]"
+_OF_TABLES: Final = {
+    **dict.fromkeys(("head", "tail", "iloc", "loc", "columns", "index"), _ROWS),
+    "values": "a tensor has nothing but values, and x.get() brings them here",
+}
+"""What is asked of a table, and what a tensor has instead."""
 
 
 @contextlib.contextmanager
@@ -217,6 +226,9 @@ def _meant(error: BaseException) -> str | None:
     >>> print(_meant(AttributeError(name="sum", obj=torch.ones(2).max(dim=0))))
     These are several tensors: write .values.sum for that of the first one.
     """
+    if type(error) is RuntimeError and str(error).startswith(_NO_DEVICE):
+        sent = "x.send(worker), or x.to(sy.device(worker))"
+        return f"That is no device. To bring it to a worker: {sent}."
     if not isinstance(error, AttributeError) or error.name is None:
         return None
     kind: Any = type(error.obj)
@@ -227,6 +239,8 @@ def _meant(error: BaseException) -> str | None:
     if (ours or kind in _NO_TENSORS) and hasattr(torch.Tensor, error.name):
         make = ": make one of it, as torch.tensor(...) does" if kind in _MADE_TENSORS else ""
         return f"{error.name!r} is an attribute of tensors, not of {kind.__name__}{make}."
+    if issubclass(kind, torch.Tensor) and error.name in _OF_TABLES:
+        return f"{error.name!r} is of tables of pandas: {_OF_TABLES[error.name]}."
     hooked = ours or issubclass(kind, (torch.Tensor, torch.nn.Module))
     return _alike(error.obj, error.name) if hooked else None
 
@@ -252,6 +266,7 @@ def shorten_tracebacks(ledger: Ledger) -> None:
     >>> sys.excepthook is sys.__excepthook__, ledger.undo(), sys.excepthook is sys.__excepthook__
     (False, None, True)
     """
+    ledger.replace(warnings, "showwarning", functools.partial(_show_warning, warnings.showwarning))
     shell = running_shell()
     if shell is not None and not shell.custom_exceptions:
         shell.set_custom_exc((Exception,), _show_in_shell)
@@ -261,6 +276,21 @@ def shorten_tracebacks(ledger: Ledger) -> None:
         )
     if sys.excepthook is sys.__excepthook__:
         ledger.replace(sys, "excepthook", functools.partial(_print_short))
+
+
+def _show_warning(
+    shown: Callable[..., None],
+    message: Warning | str,
+    kind: type[Warning],
+    file: str,
+    line: int,
+    *others: Any,
+) -> None:
+    """Show a warning of torch's that names a line of syft, which ran the operation for a worker, at
+    the line of the user that asked."""
+    if file.startswith(SYFT) and _is_wanted():
+        file, line = file_and_line(place_of_user(3))  # the frame between is of warnings.py
+    shown(message, kind, file, line, *others[:1])
 
 
 def _print_short(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import torch
 
 import syft as sy
 from syft.exceptions import DataStaysPut, SyftError, UnsupportedOperation, UnusableSetting
+from syft.hooks.ledger import Ledger
+from syft.hooks.short_tracebacks import shorten_tracebacks
 
 Mistake = Callable[[sy.VirtualWorker, sy.VirtualWorker, torch.Tensor], Any]
 
@@ -83,6 +86,25 @@ def test_numbers_and_shapes_of_numpy_are_taken(bob: sy.VirtualWorker) -> None:
     x = torch.ones(2).send(bob)
     assert torch.equal((np.array(2.0) * x).get(), torch.full((2,), 2.0))
     assert np.shape(x) == (2,)
+
+
+def test_a_warning_of_torchs_at_a_worker_names_the_line_of_the_user(bob: sy.VirtualWorker) -> None:
+    x, y = torch.ones(2).send(bob), torch.ones(2, 1).send(bob)
+    shown: list[Any] = []
+    ledger = Ledger()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *given: shown.append(given)
+        shorten_tracebacks(ledger)
+        try:
+            torch.nn.functional.mse_loss(x, y)
+            warnings.warn("my own", stacklevel=1)
+        finally:
+            ledger.undo()
+    assert [(str(given[0])[:20], given[2]) for given in shown] == [
+        ("Using a target size ", __file__),
+        ("my own", __file__),
+    ]
 
 
 def test_settings_of_shares_that_are_no_more_are_told(

@@ -110,4 +110,4 @@ def test_the_bar() -> None:
     """95 of 100 are clear; a name stands for one mistake."""
     assert len(MISTAKES) == len(read_mistakes()) >= 200
     clear = [mistake for mistake in MISTAKES.values() if mistake.unclear is None]
-    assert len(clear) >= 0.94 * len(MISTAKES)
+    assert len(clear) >= 0.951 * len(MISTAKES)

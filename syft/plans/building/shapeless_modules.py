@@ -56,7 +56,7 @@ def give_shapes(modules: Sequence[nn.Module], run: Callable[[], object]) -> None
         finally:
             for hook in hooks:
                 hook.remove()
-        make_lazy_parameters(module, replace(args, concrete), replace(kwargs, concrete))
+        make_lazy_parameters(module, module, replace(args, concrete), replace(kwargs, concrete))
 
 
 def _stop(module: nn.Module, args: Any, kwargs: Any) -> NoReturn:

@@ -43,6 +43,7 @@ from syft.workers.shells.connection_table import ConnectionTable
 from syft.workers.shells.named_datasets import NamedDatasets
 from syft.workers.shells.network import Network
 from syft.workers.shells.virtual_transport import VirtualTransport
+from syft.workers.shells.shown_objects import ShownObjects
 from syft.workers.shells.worker import Query, Worker, found_by, words_in
 from syft.workers.wire.messages import Search
 
@@ -380,9 +381,9 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
     @property
     @exclusive
     def _objects(self) -> dict[int, torch.Tensor]:
-        """Everything in the store, by id, as the data owner sees it."""
+        """Everything in the store, by id, as the data owner sees it; it is not the store."""
         self.collect()
-        return self.core.store.show_all_to_owner()
+        return ShownObjects(self.core.store.show_all_to_owner())
 
     @property
     def _tensors(self) -> dict[int, torch.Tensor]:
