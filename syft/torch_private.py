@@ -188,10 +188,6 @@ def make_optimizer_state(optimizer: torch.optim.Optimizer, group: dict[str, Any]
     return True
 
 
-make_lazy_parameters: Any = torch.nn.modules.lazy.LazyModuleMixin._infer_parameters
-"""Makes the parameters of a lazy module as its first call does.
-It takes ``(module, module, args, kwargs)``."""
-
 OVERLOAD = type(torch.ops.aten.add.Tensor)
 """The class of an overload of an operation of aten."""
 

@@ -597,3 +597,27 @@ def test_a_device_that_a_worker_has_not_is_told_in_one_sentence(
     with pytest.raises(NoSuchDevice, match="Worker 'bob' has no such device .*leave out"):
         call(torch.ones(2).send(bob), module)
     assert module(torch.ones(2).send(bob)).get().shape == (1,)
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_a_module_moves_before_what_its_parameters_wait_for(
+    hook: sy.TorchHook, pipelined: bool
+) -> None:
+    """Also where a graph, which stays, waits for them."""
+    here, there = (sy.VirtualWorker(hook, id=id, pipelined=pipelined) for id in ("here", "there"))
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+    plain = copy.deepcopy(model)
+    model.send(here)
+    factor = here.promise()
+    for each in (plain, model):
+        with torch.no_grad():
+            each[1].weight.mul_(factor.sum() if each is model else 2.0)
+    loss = model(torch.ones(2, 3).send(here)).sum()
+    model.move(there)
+    assert {parameter.location.id for parameter in model.parameters()} == {"there"}
+    torch.ones(2).send(here, id=factor.id_at_location)
+    loss.backward()
+    plain(torch.ones(2, 3)).sum().backward()
+    for want, got in zip(plain.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(got.grad.get(), want.grad)
+        torch.testing.assert_close(got.detach().get(), want.detach())

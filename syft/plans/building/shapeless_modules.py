@@ -16,7 +16,6 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from syft.ops.nested import replace
 from syft.program.recording.symbolic import concrete
-from syft.torch_private import make_lazy_parameters
 
 
 class _Called(BaseException):
@@ -36,12 +35,13 @@ def without_shape(modules: Sequence[nn.Module]) -> list[Any]:
 def give_shapes(modules: Sequence[nn.Module], run: Callable[[], object]) -> None:
     """Give lazy modules the shapes that a run finds out; ``run`` leaves nothing else behind.
 
-    A module that it does not call stays as it is.
+    A module that it does not call stays as it is.  Torch changes the class of the others when they
+    are called the next time.
 
     >>> layer = nn.LazyLinear(2)
     >>> give_shapes([layer], lambda: layer(torch.ones(1, 3)))
-    >>> layer
-    Linear(in_features=3, out_features=2, bias=True)
+    >>> layer.weight.shape
+    torch.Size([2, 3])
     """
     while waiting := without_shape(modules):
         hooks = [
@@ -56,7 +56,9 @@ def give_shapes(modules: Sequence[nn.Module], run: Callable[[], object]) -> None
         finally:
             for hook in hooks:
                 hook.remove()
-        make_lazy_parameters(module, module, replace(args, concrete), replace(kwargs, concrete))
+        module.initialize_parameters(*replace(args, concrete), **replace(kwargs, concrete))
+        if without_shape([module]):  # it is for the recording to say so
+            return
 
 
 def _stop(module: nn.Module, args: Any, kwargs: Any) -> NoReturn:
