@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from syft.exceptions import SyftError, UnusableSetting
 from syft.node.announcement import announcement
+from syft.node.approve_command import read_approvals
 from syft.node.destinations import add_destination_option, read_destinations
 from syft.node.freed_memory import KEPT, keep_freed_memory
 from syft.node.offered_data import OfferedTensor, add_data_options, read_offered
@@ -105,6 +106,12 @@ def _add_caller_options(parser: argparse.ArgumentParser) -> None:
         "machine without --token-file)",
     )
     group.add_argument("--allow-plans", action="store_true", help="callers may store and run plans")
+    group.add_argument(
+        "--approvals",
+        type=Path,
+        metavar="FILE",
+        help="the roles of protocols that may send private values on, made with `syft approve`",
+    )
     group.add_argument(
         "--lease",
         type=_seconds,
@@ -203,6 +210,8 @@ def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> Webso
         lease=options.lease,
     )
     server.hold(*(offered.tensor for offered in held))
+    for digest, names in (read_approvals(options.approvals) if options.approvals else {}).items():
+        server.approve(digest, names)
     return server
 
 

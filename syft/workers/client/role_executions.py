@@ -8,8 +8,8 @@ answers when its role has run, unless all that it makes goes to others.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -97,24 +97,19 @@ def _checked_guard(connection: Connection, value: Any) -> Guard | None:
 class _WorkerPart:
     """What one worker does of an execution."""
 
-    handle: RoleHandle
-    outs: tuple[int, ...]
+    line: Connection
+    role: RoleProgram
+    outs: tuple[int, ...] = ()
     pending: Pending | None = None
     seq: int = 0
-    error: Exception | None = None
-    pointers: list[Any] = field(default_factory=list)
-
-    @property
-    def line(self) -> Connection:
-        """The connection to the worker."""
-        return self.handle.connection
+    failed: bool = False
 
     @property
     def ended(self) -> bool:
         """Whether it has answered, or nobody waits for that."""
-        if self.pending is None or self.pending.settled or self.error is not None:
+        if self.pending is None or self.pending.settled or self.failed:
             return True
-        return not self.handle.role.answers
+        return not self.role.answers
 
 
 class _Outcome:
@@ -122,23 +117,25 @@ class _Outcome:
 
     def __init__(self, parts: Sequence[_WorkerPart]) -> None:
         self.parts = parts
-        self.errors: list[Exception] = []
+        self.failures: list[Callable[[], object]] = []
+        """What raises each failure: an error that was kept would keep what led to it."""
 
     def watch(self, part: _WorkerPart, line: Connection, pending: Pending) -> None:
         """Note what becomes of a request for a part."""
         line.replies.when_settled(pending, partial(self._settled, part, line, pending))
 
     def _settled(self, part: _WorkerPart, line: Connection, pending: Pending) -> None:
+        take = partial(line.replies.take, pending)
         try:
-            line.replies.take(pending)
-        except Exception as error:  # whatever the worker's torch raised
-            self.failed(part, error)
+            take()
+        except Exception:  # whatever the worker's torch raised
+            self.failed(part, take)
         self.done()
 
-    def failed(self, part: _WorkerPart, error: Exception) -> None:
-        """Note what a part has raised."""
-        part.error = error.with_traceback(None)
-        self.errors.append(part.error)
+    def failed(self, part: _WorkerPart, failure: Callable[[], object]) -> None:
+        """Note that a part has failed, and what raises its error."""
+        part.failed = True
+        self.failures.append(failure)
 
     def done(self) -> bool:
         """Whether all have ended; then nothing more is expected of those that answer only if they
@@ -150,6 +147,16 @@ class _Outcome:
                 part.line.replies.pending.pop(part.seq, None)
                 part.line.replies.callbacks.pop(part.pending, None)
         return True
+
+
+def _raising(error: Exception) -> Callable[[], object]:
+    """What raises an error anew."""
+    kind, parts = type(error), error.args
+
+    def again() -> None:
+        raise kind(*parts)
+
+    return again
 
 
 def start(
@@ -188,9 +195,12 @@ class Execution:
         if len(set(names)) != len(names):
             raise LocationMismatch("a protocol: each role at another worker", tuple(names))
         self._parts = [
-            _WorkerPart(role, tuple(new_id() for _ in role.role.kept_outputs)) for role in roles
+            _WorkerPart(one.connection, one.role, tuple(new_id() for _ in one.role.kept_outputs))
+            for one in roles
         ]
         self._outcome = _Outcome(self._parts)
+        self._roles = [role.id for role in roles]
+        self._pointers: list[list[Any]] = []
         self._actors = dict(actors)
         self.parties = tuple(dict.fromkeys([*names, self.owner.id, *self._actors.values()]))
         """The workers of the roles by rank, then those from which inputs come."""
@@ -199,7 +209,7 @@ class Execution:
         self._values: dict[int, list[Any]] = {}
 
     def __repr__(self) -> str:
-        state = "failed" if self._outcome.errors else "done" if self.done() else "under way"
+        state = "failed" if self._outcome.failures else "done" if self.done() else "under way"
         return f"<Execution at {', '.join(self.parties[: len(self._parts)])}; {state}>"
 
     def begin(self, inputs: Mapping[Place, Any]) -> None:
@@ -210,7 +220,7 @@ class Execution:
         unknown = set(inputs) - {
             (rank, place)
             for rank, part in enumerate(self._parts)
-            for place in part.handle.role.user_inputs
+            for place in part.role.user_inputs
         }
         for rank, place in sorted(unknown):
             raise self._refused(rank, place, "its role takes no such input")
@@ -226,8 +236,8 @@ class Execution:
     def _start(
         self, rank: int, part: _WorkerPart, inputs: Mapping[Place, Any], later: dict[Place, Any]
     ) -> None:
-        args: list[Any] = [Reference(part.handle.id)]
-        for place in part.handle.role.user_inputs:
+        args: list[Any] = [Reference(self._roles[rank])]
+        for place in part.role.user_inputs:
             value = inputs.get((rank, place), self)
             if value is not self and _checked_guard(part.line, value) is not None:
                 later[rank, place], value = value, self
@@ -242,9 +252,10 @@ class Execution:
                 code, self.number, self.parties, rank, args, part.outs
             )
             part.seq = part.line.requests.seq
-        part.pointers = [part.line.pointer(out) for out in part.outs]
-        for pointer in part.pointers:
+        pointers = [part.line.pointer(out) for out in part.outs]
+        for pointer in pointers:
             pointer.child.pending, pointer.child.may_be_argument = part.pending, True
+        self._pointers.append(pointers)
         self._outcome.watch(part, part.line, part.pending)
 
     # ------------------------------------------------------------------------------------ inputs
@@ -274,7 +285,7 @@ class Execution:
             line.requests.forward(frame)
             packer.sent()
         if line.transport.queued:
-            self._outcome.watch(_WorkerPart(part.handle, ()), line, pending)
+            self._outcome.watch(_WorkerPart(line, part.role), line, pending)
         else:
             line.replies.wait(pending)
         self.missing.discard((rank, place))
@@ -306,17 +317,17 @@ class Execution:
         there."""
         part = self._parts[rank]
         if part.line.location.id != self.owner.id:
-            return part.pointers
+            return self._pointers[rank]
         if rank not in self._values:
             self.wait()
-            self._values[rank] = [pointer.get() for pointer in part.pointers]
-            part.pointers = []
+            self._values[rank] = [pointer.get() for pointer in self._pointers[rank]]
+            self._pointers[rank] = []
         return self._values[rank]
 
     def done(self) -> bool:
         """Whether every role has run, or failed; never waits."""
         for part in self._parts:
-            if part.pending is not None and part.error is None:
+            if part.pending is not None and not part.failed:
                 part.line.replies.take_in()
         return self._outcome.done()
 
@@ -333,20 +344,21 @@ class Execution:
                 raise WorkerTimeout(waited.line.location.id, timeout or 0.0, self._why(waited))
             if not self._progress():
                 break
-        if self._outcome.errors:
-            raise self._outcome.errors[0].with_traceback(None)
-        if not self.done():
+        done = self.done()
+        if self._outcome.failures:
+            self._outcome.failures[0]()
+        if not done:
             raise ObjectNotReady(self._waited().line.location.id)
 
     def _waited(self) -> _WorkerPart:
         return next(part for part in self._parts if not part.ended)
 
     def _why(self, part: _WorkerPart) -> str:
-        name = part.handle.role.name
+        name = part.role.name
         if not self.missing:
             return f"role {name!r} is under way"
         rank, place = min(self.missing)
-        role = self._parts[rank].handle.role.name
+        role = self._parts[rank].role.name
         return f"role {name!r} is under way, and input {place} of role {role!r} has not been given"
 
     def _progress(self) -> bool:
@@ -357,7 +369,7 @@ class Execution:
                 moved |= part.line.replies.poll()
                 remote |= part.line.transport.overtakes
             except WorkerClosed as error:
-                self._outcome.failed(part, error)
+                self._outcome.failed(part, _raising(error))
                 return True
         if moved or self.done():
             return True
@@ -372,12 +384,13 @@ class Execution:
 
     def cancel(self, reason: str = "it is not wanted any more") -> None:
         """End what is under way everywhere, and free it."""
+        self.missing.clear()
         for part in self._parts:
             if part.pending is not None and not part.pending.settled:
                 try:
                     part.line.requests.tell(Abort(self.number, CANCELS, reason))
                 except SyftError as error:
-                    self._outcome.failed(part, error)
+                    self._outcome.failed(part, _raising(error))
 
     def __del__(self) -> None:
         if getattr(self, "missing", None) and not self.done():

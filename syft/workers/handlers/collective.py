@@ -323,7 +323,8 @@ def exchange(call: Call, message: Exchange) -> Done | None:
     """Keep what another party sent, and resume the program if nothing else is missing."""
     core, peer = call.core, call.peer
     if has_ended(core, message.execution, peer):
-        _refuse(call, InputRefused(core.name, "an input", "it has ended"))
+        if message.seq:  # a value of a user: who sends it is told
+            raise InputRefused(core.name, "an input", "it has ended")
         return None
     if (message.execution, peer.place) in core.aborted:
         return None
@@ -332,13 +333,8 @@ def exchange(call: Call, message: Exchange) -> Done | None:
     except SyftError as error:
         refuse(core, message.execution, error, peer)
         raise
-    session: PartExecution | None = core.sessions.get(message.execution)
-    if session is not None:
-        try:
-            session.check_letter(peer, message.number)
-        except InputRefused as error:
-            _refuse(call, error)
-            return None
+    if not _is_due(call, message):
+        return None
     if not 0 <= message.number < MAX_ROUNDS:
         raise LimitExceeded("$.number", "max_rounds", MAX_ROUNDS, message.number)
     about = message.users, message.shape_hidden, message.terms
@@ -351,10 +347,17 @@ def exchange(call: Call, message: Exchange) -> Done | None:
     return Done(message.seq) if message.seq else None
 
 
-def _refuse(call: Call, error: InputRefused) -> None:
-    """Refuse a letter: who sends a value for a user is told so, and another party is not."""
-    if call.message.seq:
-        raise error
+def _is_due(call: Call, message: Exchange) -> bool:
+    """Whether a letter is to be kept; raises if it is not and its sender is to be told."""
+    session: PartExecution | None = call.core.sessions.get(message.execution)
+    try:
+        if session is not None:
+            session.check_letter(call.peer, message.number)
+    except InputRefused:
+        if message.seq:
+            raise
+        return False
+    return True
 
 
 def _values(call: Call) -> tuple[Any, ...]:

@@ -29,7 +29,6 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.kept_memory import has_graph
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.execution.successors import successor_of
-from syft.workers.handlers.accesses import effects_of
 from syft.workers.handlers.guarded_run import Outputs
 from syft.workers.handlers.party_programs import (
     Declared,
@@ -42,7 +41,7 @@ from syft.workers.handlers.party_programs import (
     Round,
     guarding,
 )
-from syft.workers.handlers.programs import changes_facts, run_program
+from syft.workers.handlers.programs import run_program
 from syft.workers.handlers.role_parts import Part
 from syft.workers.handlers.stored_role import StoredRole
 from syft.workers.labels.cell import elsewhere, unsealed
@@ -83,7 +82,7 @@ def _access(core: WorkerCore, message: Start) -> Access:
     for place, arg in zip(role.user_inputs, message.args[1:]):
         if isinstance(arg, list | tuple) and arg[:1] in ([REF], (REF,)):
             inputs[place] = arg[1]
-    return effects_of(role.program).access(inputs, ids_in(message.args[:1]))
+    return stored.effects.access(inputs, ids_in(message.args[:1]))
 
 
 def _where(core: WorkerCore, message: Start) -> str:
@@ -144,7 +143,6 @@ class _RoleRun:
         """The inputs that have come, and that nothing needs any more."""
         self._places: dict[LetterName, int] = {}
         self._charged: dict[int, int] = {}
-        self._alters = changes_facts(self.role.program)
         self._check_parties()
         self._begin(inputs)
         self._outputs = list(self._all_outputs())
@@ -274,7 +272,7 @@ class _RoleRun:
         except Exception as error:
             return self._failure(error)
         finally:
-            if self._alters:
+            if self.stored.alters:
                 call.altered(EVERYTHING)
         return None
 

@@ -22,6 +22,8 @@ from syft.serde.expect import expect_fields, expect_type, malformed
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, pack_items, register, unpack_at
 from syft.workers.core.shares import Turns
+from syft.workers.handlers.accesses import Effects, effects_of
+from syft.workers.handlers.programs import changes_facts
 from syft.workers.handlers.role_parts import PartedProgram, parted
 from syft.workers.handlers.stored_program import (
     StoredProgram,
@@ -70,6 +72,16 @@ class StoredRole(StoredProgram):
     def parted(self) -> PartedProgram:
         """The program in parts, made ready to run for the users of the worker."""
         return parted(self.program, self.role.user_inputs)
+
+    @cached_property
+    def effects(self) -> Effects:
+        """What the program does to its inputs and to the state."""
+        return effects_of(self.program)
+
+    @cached_property
+    def alters(self) -> bool:
+        """Whether it may change the shape, the dtype or the gradient of a tensor."""
+        return changes_facts(self.program)
 
     @property
     def digest(self) -> bytes:

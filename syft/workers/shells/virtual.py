@@ -378,6 +378,24 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
         self.core.store.show_to_owner(ids)
         return ids
 
+    @exclusive
+    def approve(self, digest: bytes | str, destinations: Iterable[str]) -> None:
+        """Let a role of a protocol send private values of this worker to the workers named, for
+        whoever runs it; without any, no more.
+
+        ``digest`` stands for all that the role computes and sends, whatever its state is; in text
+        it is hexadecimal.  A value keeps its label there: who may read it does not change.
+
+        >>> alice = VirtualWorker(None, id="alice")
+        >>> alice.approve("00" * 32, ["bob"])
+        """
+        key = bytes.fromhex(digest) if isinstance(digest, str) else digest
+        places = frozenset(names_in("destinations", destinations))
+        if places:
+            self.core.approved[key] = places
+        else:
+            self.core.approved.pop(key, None)
+
     @property
     @exclusive
     def _objects(self) -> dict[int, torch.Tensor]:

@@ -13,6 +13,7 @@ from syft.program.program import Action, Program, Slot
 from syft.program.role_program import RoleProgram
 from syft.workers.client.role_executions import RoleHandle, start, store_role
 from tests.shells.child import make_worker
+from tests.shells.owner import inspect
 
 pytestmark = pytest.mark.every_shell
 
@@ -86,3 +87,161 @@ def test_an_input_comes_later(hook: sy.TorchHook, workers: list[Any]) -> None:
     execution.wait()
     assert values(execution.outputs(0)) == [[2.0, 7.0]]
     del execution
+
+
+def failing(roles: list[RoleProgram], rank: int) -> list[RoleProgram]:
+    """The same roles, of which one has an action that fails on the shapes that come."""
+    role = roles[rank]
+    bad = op("torch.Tensor.view", S(0), 7, out=S(role.program.inputs))
+    shift = {at: S(at + 1) for at in range(role.program.inputs, 99)}
+
+    def moved(slot: Any) -> Any:
+        return shift.get(slot.index, slot) if type(slot) is S else slot
+
+    first, *rest = role.program.actions
+    actions = [bad, first, *rest]
+    made = [bad]
+    for action in actions[1:]:
+        args = tuple(map(moved, action.args))
+        made.append(Action(action.op, args, action.kwargs, moved(action.out)))
+    last = made[1]
+    made[1] = Action(last.op, (S(role.program.inputs), *last.args[1:]), last.kwargs, last.out)
+    program = Program(role.program.inputs, tuple(made), tuple(map(moved, role.program.outputs)))
+    roles[rank] = RoleProgram(role.name, program, role.sources, role.targets)
+    return roles
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_what_waits_for_a_role_that_fails_fails_with_its_error(
+    hook: sy.TorchHook, workers: list[Any], rank: int
+) -> None:
+    handles = deployed(hook, failing(three_hops(), rank), workers)
+    execution = start(handles, {(0, 0): torch.tensor([1.5, -2.0])})
+    with pytest.raises(RuntimeError, match=r"shape '\[7\]' is invalid") as caught:
+        execution.wait()
+    name = ("local", "alice", "bob")[rank]
+    notes = "".join(caught.value.__notes__)
+    assert f"In role {name!r} at worker {workers[rank].id!r}." in notes
+    del caught, execution
+
+
+def independent() -> list[RoleProgram]:
+    """local sends two values: alice keeps one made of each."""
+    local = Program(
+        2,
+        (
+            op("torch.Tensor.view", S(0), 2, out=S(2)),
+            clone(2, 3),
+            op("torch.Tensor.add", S(1), 1, out=S(4)),
+            clone(4, 5),
+        ),
+        (S(3), S(5)),
+    )
+    alice = Program(
+        2,
+        (op("torch.Tensor.neg", S(0), out=S(2)), op("torch.Tensor.neg", S(1), out=S(3))),
+        (S(2), S(3)),
+    )
+    return [
+        RoleProgram("local", local, (None, None), (1, 1)),
+        RoleProgram("alice", alice, (0, 0), (None, None)),
+    ]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_independent_parts_go_on(hook: sy.TorchHook, workers: list[Any], order: Any) -> None:
+    handles = deployed(hook, independent(), workers[:2])
+    execution = start(handles)
+    for place in order:
+        execution.submit(0, place, torch.ones(3))
+    with pytest.raises(RuntimeError, match=r"shape '\[2\]' is invalid"):
+        execution.wait()
+    lost, made = execution.outputs(1)
+    assert made.get().tolist() == [-2.0] * 3
+    with pytest.raises(sy.exceptions.ObjectNotFound, match="role 'alice' failed"):
+        lost.get()
+    del lost, made, execution
+
+
+def test_inputs_that_are_not_due_are_refused(hook: sy.TorchHook, workers: list[Any]) -> None:
+    if workers[0].pipelined if hasattr(workers[0], "pipelined") else False:
+        pytest.skip("a queued worker says so when it is waited for")
+    refused = sy.exceptions.InputRefused
+    handles = deployed(hook, independent(), workers[:2])
+    execution = start(handles)
+    execution.submit(0, 1, torch.ones(3))
+    with pytest.raises(refused, match="it has come already"):
+        execution.submit(0, 1, torch.ones(3))
+    with pytest.raises(refused, match="it takes no such input"):
+        execution.submit(0, 7, torch.ones(3))
+    execution.submit(0, 0, torch.ones(2))
+    execution.wait()
+    with pytest.raises(refused, match="it has ended"):
+        execution.submit(0, 0, torch.ones(3))
+    execution.outputs(1)
+    del execution
+
+
+def test_an_input_is_given_up(hook: sy.TorchHook, workers: list[Any]) -> None:
+    handles = deployed(hook, independent(), workers[:2])
+    execution = start(handles)
+    execution.submit(0, 1, torch.ones(3))
+    execution.give_up(0, 0, "the sensor broke")
+    with pytest.raises(sy.exceptions.PromiseGivenUp, match="the sensor broke"):
+        execution.wait()
+    assert execution.outputs(1)[1].get().tolist() == [-2.0] * 3
+    del execution
+
+
+def test_an_execution_is_cancelled(hook: sy.TorchHook, workers: list[Any]) -> None:
+    handles = deployed(hook, independent(), workers[:2])
+    execution = start(handles)
+    execution.cancel("nobody wants it")
+    with pytest.raises(sy.exceptions.ExecutionCancelled, match="nobody wants it"):
+        execution.wait()
+    for worker in workers:
+        assert not inspect(worker).executions
+    del execution
+
+
+def test_dropping_an_execution_with_missing_inputs_frees_it(
+    hook: sy.TorchHook, workers: list[Any]
+) -> None:
+    handles = deployed(hook, independent(), workers[:2])
+    execution = start(handles)
+    execution.submit(0, 1, torch.ones(3))
+    del execution
+    for worker in workers:
+        inspected = inspect(worker)
+        assert not inspected.executions and not inspected.promised
+    assert len(inspect(workers[1])) == 1
+
+
+def counting() -> list[RoleProgram]:
+    """alice adds what local sends to her state, and keeps a copy of it."""
+    local = Program(1, (clone(0, 1),), (S(1),))
+    alice = Program(1, (op("torch.Tensor.add_", S(1), S(0)), clone(1, 2)), (S(2),), state=1)
+    return [
+        RoleProgram("local", local, (None,), (1,)),
+        RoleProgram("alice", alice, (0,), (None,)),
+    ]
+
+
+def test_executions_that_write_to_the_state_run_in_order(
+    hook: sy.TorchHook, workers: list[Any]
+) -> None:
+    me = hook.local_worker
+    local, alice = counting()
+    handles = [
+        store_role(me.connection_to(workers[0]), local),
+        store_role(me.connection_to(workers[1]), alice, [torch.zeros(1)]),
+    ]
+    first, second, third = (start(handles) for _ in range(3))
+    third.submit(0, 0, torch.tensor([100.0]))
+    second.cancel()
+    first.submit(0, 0, torch.tensor([1.0]))
+    assert values(first.outputs(1)) == [[1.0]]
+    assert values(third.outputs(1)) == [[101.0]]
+    for one in (first, third):
+        one.wait()
+    del one, first, second, third

@@ -1,0 +1,168 @@
+"""Private values in roles of protocols: what leaves for another worker, and what it is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import syft as sy
+from syft.exceptions import PermissionDenied
+from syft.ops.table import BY_NAME
+from syft.program.program import Action, Program, Slot
+from syft.program.role_program import RoleProgram
+from syft.workers.client.role_executions import Execution, start, store_role
+from syft.workers.handlers.stored_role import StoredRole
+from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.wire.references import Reference
+
+S = Slot
+
+
+def op(name: str, *args: Any, out: Any = None) -> Action:
+    return Action(BY_NAME[name], args, {}, out)
+
+
+def through(*actions: Action, result: int) -> list[RoleProgram]:
+    """bob makes something of his object and sends it to alice, who keeps it."""
+    bob = Program(1, actions, (S(result),))
+    alice = Program(1, (op("torch.Tensor.mul", S(0), 1, out=S(1)),), (S(1),))
+    return [RoleProgram("bob", bob, (None,), (1,)), RoleProgram("alice", alice, (0,), (None,))]
+
+
+PLAINLY = through(op("torch.Tensor.clone", S(0), out=S(1)), result=1)
+AS_NUMBER = through(
+    op("torch.Tensor.sum", S(0), out=S(1)), op("torch.Tensor.item", S(1), out=S(2)), result=2
+)
+AS_SCALED = through(
+    op("torch.Tensor.sum", S(0), out=S(1)),
+    op("torch.Tensor.item", S(1), out=S(2)),
+    op("torch.ones", 2, out=S(3)),
+    op("torch.Tensor.mul", S(3), S(2), out=S(4)),
+    result=4,
+)
+ATTACKS = [PLAINLY, AS_NUMBER, AS_SCALED]
+
+
+@pytest.fixture
+def bob(hook: sy.TorchHook) -> sy.VirtualWorker:
+    return sy.VirtualWorker(hook, id="bob")
+
+
+@pytest.fixture
+def alice(hook: sy.TorchHook) -> sy.VirtualWorker:
+    return sy.VirtualWorker(hook, id="alice")
+
+
+def run(
+    hook: sy.TorchHook, roles: list[RoleProgram], workers: list[Any], held: torch.Tensor
+) -> Execution:
+    me = hook.local_worker
+    (id,) = hook.local_worker.get_worker("bob").hold(held)
+    handles = [
+        store_role(me.connection_to(worker), role)
+        for role, worker in zip(roles, workers, strict=True)
+    ]
+    return start(handles, {(0, 0): Reference(id)})
+
+
+def private(*destinations: str) -> torch.Tensor:
+    x = torch.tensor([1.0, 2.0])
+    return x.private_tensor(allowed_users=("ann",), allow_destinations=destinations)
+
+
+@pytest.mark.parametrize("roles", ATTACKS)
+def test_the_attacks_succeed_on_what_is_public(
+    hook: sy.TorchHook, bob: Any, alice: Any, roles: list[RoleProgram]
+) -> None:
+    execution = run(hook, roles, [bob, alice], torch.tensor([1.0, 2.0]))
+    if roles is AS_NUMBER:  # alice has no method of a number
+        with pytest.raises(Exception, match="mul"):
+            execution.wait()
+    else:
+        execution.wait()
+        assert execution.outputs(1)[0].get().numel() == 2
+    bob.clear_objects()
+    alice.clear_objects()
+    del execution
+
+
+@pytest.mark.parametrize("roles", ATTACKS)
+def test_private_values_stay(
+    hook: sy.TorchHook, bob: Any, alice: Any, roles: list[RoleProgram]
+) -> None:
+    execution = run(hook, roles, [bob, alice], private())
+    with pytest.raises(PermissionDenied, match="may not go to 'alice'|reads its value"):
+        execution.wait()
+    bob.clear_objects()
+    alice.clear_objects()
+    del execution
+
+
+@pytest.mark.parametrize("approved", [False, True])
+def test_what_may_go_is_as_private_there(
+    hook: sy.TorchHook, bob: Any, alice: Any, approved: bool
+) -> None:
+    if approved:
+        bob.approve(StoredRole(PLAINLY[0], []).digest.hex(), ["alice"])
+    execution = run(hook, PLAINLY, [bob, alice], private(*(() if approved else ("alice",))))
+    execution.wait()
+    (result,) = execution.outputs(1)
+    with pytest.raises(PermissionDenied):
+        result.get()
+    assert result.get(user="ann").tolist() == [1.0, 2.0]
+    bob.clear_objects()
+    alice.clear_objects()
+    del execution, result
+
+
+def test_an_approval_is_for_one_text_and_for_its_destinations(
+    hook: sy.TorchHook, bob: Any, alice: Any
+) -> None:
+    bob.approve(StoredRole(PLAINLY[0], []).digest, ["carl"])
+    bob.approve(StoredRole(AS_SCALED[0], []).digest, ["alice"])
+    execution = run(hook, PLAINLY, [bob, alice], private())
+    with pytest.raises(PermissionDenied, match="may not go to 'alice'"):
+        execution.wait()
+    bob.approve(StoredRole(PLAINLY[0], []).digest, ["alice"])
+    bob.approve(StoredRole(PLAINLY[0], []).digest, [])
+    assert StoredRole(PLAINLY[0], []).digest not in bob.core.approved
+    bob.clear_objects()
+    alice.clear_objects()
+    del execution
+
+
+def test_what_follows_from_a_private_number_in_another_part_is_private(
+    hook: sy.TorchHook, bob: Any, alice: Any
+) -> None:
+    """The number is taken before the letter comes, and used afterwards."""
+    program = Program(
+        2,
+        (
+            op("torch.Tensor.sum", S(0), out=S(2)),
+            op("torch.Tensor.item", S(2), out=S(3)),
+            op("torch.Tensor.mul", S(1), S(3), out=S(4)),
+        ),
+        (S(4),),
+    )
+    roles = [
+        RoleProgram("bob", program, (None, 1), (None,)),
+        RoleProgram(
+            "alice",
+            Program(1, (op("torch.Tensor.clone", S(0), out=S(1)),), (S(1),)),
+            (None,),
+            (0,),
+        ),
+    ]
+    for held, users in ((torch.tensor([1.0, 2.0]), None), (private(), {"ann"})):
+        execution = run(hook, roles, [bob.as_user("ann"), alice], held)
+        execution.submit(1, 0, torch.ones(2))
+        execution.wait()
+        (result,) = execution.outputs(0)
+        guard = full_guard_of(bob.core.store.objects[result.id_at_location])
+        assert (guard and guard.users) == users, "a number has no label, and what follows has one"
+        assert result.get().tolist() == [3.0, 3.0]
+        del execution, result
+    bob.clear_objects()
+    alice.clear_objects()
