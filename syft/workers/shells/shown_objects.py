@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -10,26 +10,27 @@ import torch
 from syft.exceptions import UnsupportedOperation
 
 
-class FoundObjects(list[Any]):
-    """Pointers to what a search has found; if that is nothing, whoever takes one is told so.
+class NothingFound(list[Any]):
+    """What a search gives that finds nothing: an empty list, and whoever takes an item is told so.
 
-    >>> bob.search("#nothing")[0]
+    >>> found = bob.search("#nothing")
+    >>> found, found[:1]
+    ([], [])
+    >>> found[0]
     Traceback (most recent call last):
     ...
     IndexError: bob has nothing that carries '#nothing', which you may find.
     """
 
-    def __init__(self, found: Iterable[Any], worker: str, words: Sequence[str]) -> None:
-        super().__init__(found)
+    def __init__(self, worker: str, words: Sequence[str]) -> None:
+        super().__init__()
         self._worker, self._words = worker, words
 
     def __getitem__(self, place: Any) -> Any:
-        if not self and not isinstance(place, slice):
-            carried = " and ".join(map(repr, self._words))
-            raise IndexError(
-                f"{self._worker} has nothing that carries {carried}, which you may find."
-            )
-        return super().__getitem__(place)
+        if isinstance(place, slice) or self:
+            return super().__getitem__(place)
+        carried = " and ".join(map(repr, self._words))
+        raise IndexError(f"{self._worker} has nothing that carries {carried}, which you may find.")
 
 
 class ShownObjects(dict[int, torch.Tensor]):

@@ -34,7 +34,7 @@ from syft.workers.client.group import MessageGroup
 from syft.workers.client.operands import Operands
 from syft.workers.client.transport import Location, Owner, Transport
 from syft.workers.shells.network import Network
-from syft.workers.shells.shown_objects import FoundObjects
+from syft.workers.shells.shown_objects import NothingFound
 from syft.workers.shells.training_calls import TrainingCalls
 from syft.workers.wire.messages import GiveUp, Search
 
@@ -388,7 +388,7 @@ def found_by(connection: Connection, *query: Query) -> list[Any]:
     """Pointers to the results of a search at the other end of a connection."""
     words = words_in(query)
     found = pointers_found(connection, connection.ask(Search, words))
-    return FoundObjects(found, connection.location.id, words)
+    return found or NothingFound(connection.location.id, words)
 
 
 def pointers_found(connection: Connection, answer: Any) -> list[Any]:
