@@ -42,7 +42,7 @@ from syft.serde.expect import expect_int
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, register
 from syft.workers.core.access import READS, Access
-from syft.workers.core.peer import Peer
+from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.public_facts import tells
 from syft.workers.execution.successors import successor_of
@@ -50,7 +50,7 @@ from syft.workers.handlers.accesses import Effects, effects_of
 from syft.workers.handlers.guarded_run import Concealed
 from syft.workers.handlers.programs import (
     Prepared,
-    changes_facts,
+    facts_changed,
     gradients_set,
     lowered,
     prepares,
@@ -88,7 +88,7 @@ class PreparedPlanCall(Prepared):
         self.call = call
         self._plan = weakref.ref(plan)
         self._effects: Effects | None = None
-        self.alters = bool(call.targets) or changes_facts(program)
+        self.alters = EVERYTHING if call.targets else facts_changed(program)
         self.gradients = gradients_set(program) if self.alters else {}
         self.results = len(program.outputs) - call.targets
         if call.asks_state:

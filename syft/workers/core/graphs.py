@@ -123,6 +123,7 @@ class Coming:
     begun: Sequence[torch.Tensor | None]
     outcome: Outcome | None = None
     bytes: int = 0
+    _ids: dict[int, list[int]] | None = None
 
     def kept(self, results: Sequence[torch.Tensor]) -> Kept:
         """What the graph of some results keeps."""
@@ -136,9 +137,11 @@ class Coming:
 
     def ids_of(self, place: int) -> list[int]:
         """The ids of one of its operands, or of all if it is inside of one."""
-        operand = self.inputs[place]
-        found = [id for id, value in self.named.items() if value is operand]
-        return found or list(self.named)
+        if self._ids is None:
+            self._ids = {}
+            for named, value in self.named.items():
+                self._ids.setdefault(id(value), []).append(named)
+        return self._ids.get(id(self.inputs[place])) or list(self.named)
 
 
 class _Like(NamedTuple):
@@ -364,9 +367,10 @@ class Graphs:
         What these objects keep is charged for as long as the leaf has them.  With ``adds`` the leaf
         may have the one before, too.
         """
-        leaf, end = recorded_of(self._objects.get(id)), self.ends.get(id)
-        if leaf is not None and gradients is not None:
-            end = self._end_of(id, leaf)
+        end = self.ends.get(id)
+        if gradients is not None:
+            leaf = recorded_of(self._objects.get(id))
+            end = end if leaf is None else self._end_of(id, leaf)
         if end is not None:
             starts = {other: recorded_of(self._objects.get(other)) for other in gradients or ()}
             its = [one for other, start in starts.items() for one in self._of(other, start)]

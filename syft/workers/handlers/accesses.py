@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,10 +22,12 @@ from syft.ops.table import (
     READS_GRADIENT,
     SETS_GRADIENT,
     WHILE_LOOP,
+    may_alter,
     ops_with,
 )
 from syft.program.program import Action, Program, slots_in
 from syft.workers.core.access import Access
+from syft.workers.core.peer import EVERYTHING, GRADIENTS
 from syft.workers.wire.messages import GRAD_MODE, Command
 from syft.workers.wire.references import ids_in
 
@@ -100,6 +102,19 @@ def _written(op: int, flags: int, args: Sequence[Any], kwargs: dict[str, Any]) -
     elif flags & INPLACE or (flags & INPLACE_OPTION and argument(op, "inplace", args, kwargs)):
         written += args[:1] or (kwargs,)
     return tuple(written)
+
+
+def altered_by(op: int, kwargs: Mapping[str, Any] | None) -> int:
+    """What an operation may change of what callers have asked for: kinds, gradients, or both.
+
+    >>> altered_by(-1, None)
+    0
+    """
+    if not 0 <= op < len(FLAGS):
+        return 0
+    if may_alter(op, kwargs):
+        return EVERYTHING
+    return GRADIENTS if FLAGS[op] & (GRADIENT | SETS_GRADIENT) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,5 +211,8 @@ def note_gradients(
 
     Where it is not certain that it has got them, their charges are added to those before.
     """
-    known = [store.objects[id] for id in (leaf, *(given or ())) if id in store.objects]
-    store.charges.graphs.gave(leaf, given, adds=failed or any(map(hides_shape, known)))
+    charges, adds = store.charges, failed
+    if charges.guarded and not failed:
+        known = [store.objects[id] for id in (leaf, *(given or ())) if id in store.objects]
+        adds = any(map(hides_shape, known))
+    charges.graphs.gave(leaf, given, adds)

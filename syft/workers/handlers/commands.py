@@ -48,7 +48,7 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.workers.core.access import READS, Access
 from syft.workers.core.charges import LOOK, SMALL
-from syft.workers.core.peer import EVERYTHING, GRADIENTS, Peer
+from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.pipeline import Call, Declaration, handles, run_as_private, shortcut
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.core.store import ObjectStore
@@ -57,7 +57,7 @@ from syft.workers.execution.predicted_failures import is_predicted
 from syft.workers.execution.operation import run_in_mode
 from syft.workers.execution.private_results import NOTHING, UNCLEAR, common_guard, private_result
 from syft.workers.execution.public_facts import in_public_form, is_answer
-from syft.workers.handlers.accesses import command_access
+from syft.workers.handlers.accesses import altered_by, command_access
 from syft.workers.handlers.command_graphs import (
     LITTLE,
     charge_graph,
@@ -154,7 +154,7 @@ def _access(call: Call) -> Access:
         outs=lambda call: _ids_of_results(call.message),
         access=_access,
         operands=True,
-        alters=lambda call: _altered(call.message),
+        alters=lambda call: altered_by(call.message.op, call.message.kwargs),
     ),
 )
 def _general(call: Call, command: Command) -> Reply:
@@ -439,15 +439,6 @@ def run_in_modes(
     if _is_in_usual_modes(call.message):
         return function(*args, **kwargs)
     return run_in_mode(function, args, kwargs, call.message.flags, _autocast_of(call))
-
-
-def _altered(command: Command) -> int:
-    """What a command may change of what callers have asked for."""
-    if not 0 <= command.op < _OPERATIONS:
-        return 0
-    if may_alter(command.op, command.kwargs):
-        return EVERYTHING
-    return GRADIENTS if FLAGS[command.op] & (GRADIENT | SETS_GRADIENT) else 0
 
 
 def _is_told(

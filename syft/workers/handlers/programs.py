@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, cast
 
 from syft.exceptions import HookError
@@ -16,20 +18,18 @@ from syft.ops.control import limited
 from syft.ops.nested import leaves
 from syft.ops.table import (
     FLAGS,
-    GRADIENT,
     PROGRAM_FUNCTIONS,
     READS_GRADIENT,
     SETS_GRADIENT,
     UNINITIALIZED,
     Function,
-    may_alter,
 )
 from syft.program.lowered import Lowered, Partial
 from syft.program.program import Program, Slot
-from syft.workers.core.access import Access
-from syft.workers.core.peer import Peer
+from syft.workers.core.access import READS, Access
+from syft.workers.core.peer import EVERYTHING, Peer
 from syft.workers.core.state_machine import WorkerCore
-from syft.workers.handlers.accesses import Effects, actions_inside, effects_of
+from syft.workers.handlers.accesses import Effects, actions_inside, altered_by, effects_of
 from syft.workers.handlers.guarded_run import GuardedRun
 from syft.workers.handlers.program_sizes import SizedProgram, frees_results, runs_unseen
 from syft.workers.hardening.precautions import RUNNABLE
@@ -61,8 +61,8 @@ class Prepared(ABC):
     kinds: tuple[InputKind, ...]
     results: int = 1
     objects: tuple[int, ...] = ()
-    alters: bool = True
-    """Whether it may change the shape, the dtype or the gradient of a tensor that is there."""
+    alters: int = EVERYTHING
+    """What it may change of a tensor that is there: its kind and memory, its gradient, or both."""
     only_reads: bool = False
     """Whether it is known to change nothing."""
     gradients: Mapping[int, int | None] = {}
@@ -111,9 +111,10 @@ class PreparedGroup(Prepared):
         program = group.program
         self.kinds = group.kinds
         self.results = len(program.outputs)
-        self.alters = changes_facts(program)
+        self.alters = facts_changed(program)
         self.gradients = gradients_set(program) if self.alters else {}
         self._effects: Effects | None = None
+        self._access: tuple[Sequence[int | None], Access] = (), READS
         self._program = program
         self._kept = [index for index, slot in enumerate(program.outputs) if slot is not None]
         self._lowered: Lowered | None = None
@@ -128,7 +129,9 @@ class PreparedGroup(Prepared):
         """What the program does to the inputs."""
         if self._effects is None:
             self._effects = effects_of(self._program)
-        return self._effects.access(inputs)
+        if inputs != self._access[0]:
+            self._access = inputs, self._effects.access(inputs)
+        return self._access[1]
 
     def perform(self, core: WorkerCore, inputs: list[Any], peer: Peer) -> Sequence[Any]:
         """Run the program on the inputs; an action that fails does not end it, unless the program
@@ -229,13 +232,10 @@ def gradients_set(program: Program) -> dict[int, int | None]:
     return {place: given for place, given in found.items() if place < program.given}
 
 
-def changes_facts(program: Program) -> bool:
-    """Whether a program might change the shape, the dtype or the gradient of a tensor.
+def facts_changed(program: Program) -> int:
+    """What a program might change of tensors that it is given: kinds, gradients, or both.
 
-    >>> changes_facts(Program(0, (), 5))
-    False
+    >>> facts_changed(Program(0, (), 5))
+    0
     """
-    return any(
-        FLAGS[action.op] & (GRADIENT | SETS_GRADIENT) or may_alter(action.op, action.kwargs)
-        for action in actions_inside(program)
-    )
+    return reduce(or_, (altered_by(one.op, one.kwargs) for one in actions_inside(program)), 0)

@@ -50,10 +50,17 @@ _MAX_ID = 2**63
 
 
 class Ready(NamedTuple):
-    """What a run is, once its number was looked up: the definition, and the inputs as given."""
+    """What a run is, once its number was looked up: the definition, the inputs as given, and the
+    ids among them, with None for values."""
 
     entry: NumberedCall
     given: list[Any]
+    ids: list[int | None]
+
+    @classmethod
+    def of(cls, entry: NumberedCall, given: list[Any]) -> Ready:
+        """The run of a definition on these inputs."""
+        return cls(entry, given, _ids_given(entry, given))
 
 
 def _table(core: WorkerCore, peer: Peer) -> Table:
@@ -71,11 +78,14 @@ def _found(call: Call) -> Ready:
     table = _table(core, peer)
     entry = table.use(run.number) if run.define is None else None
     core.stats.cache_hits += entry is not None
-    unpacker = call.unpacker(objects=False)
     try:
-        if entry is None:
-            entry = _entered(core, table, run, unpacker)
-        found = Ready(entry, _given(call, table, entry, unpacker))
+        if entry is not None and entry.bare and not call.frame.buffers:
+            found = Ready.of(entry, _bare_given(call, entry))
+        else:
+            unpacker = call.unpacker(objects=False)
+            if entry is None:
+                entry = _entered(core, table, run, unpacker)
+            found = Ready.of(entry, _given(call, table, entry, unpacker))
     except Exception:
         table.remove(run.number)  # the sender removes it too when it reads the failure
         raise
@@ -94,16 +104,16 @@ def _found(call: Call) -> Ready:
         answers=(Done, Value),
         action="a program",
         reading=_found,
-        named=lambda call: _ids_used(*call.read),
+        named=lambda call: _ids_used(call.read),
         outs=lambda call: call.read.entry.what.outs(call.message.out),
-        access=lambda call: call.read.entry.what.access(_ids_given(*call.read)),
-        alters=lambda call: EVERYTHING if call.read.entry.what.alters else 0,
+        access=lambda call: call.read.entry.what.access(call.read.ids),
+        alters=lambda call: call.read.entry.what.alters,
     ),
 )
 def _general(call: Call, run: Run) -> Reply:
     """Run the definition of a number; the reply is ``Done`` if all results are tensors or None."""
     core, peer, first = call.core, call.peer, run.out
-    entry, given = call.read
+    entry = call.read.entry
     prepared: Prepared = entry.what
     outs = prepared.outs(first)
     if not 0 <= first <= _MAX_ID - prepared.results:
@@ -153,7 +163,7 @@ def _run_at_once(
     contested, call = core.contested, None
     recorded = records(values, run.flags)
     if prepared.alters or recorded:
-        call = Call(core, run, frame, peer, read=Ready(entry, entry.last))
+        call = Call(core, run, frame, peer, read=Ready.of(entry, entry.last))
         results = _run_on_graphs(call, values, recorded)
     else:
         results = prepared.perform(core, values, peer)
@@ -161,7 +171,7 @@ def _run_at_once(
         prepared.only_reads = True  # it has run: it is what it will be
     reply = _stored(core, run, results, peer)
     if any(map(has_graph, results)):
-        call = call or Call(core, run, frame, peer, read=Ready(entry, entry.last))
+        call = call or Call(core, run, frame, peer, read=Ready.of(entry, entry.last))
         _note_way(call, results)
         call.note_made((run.out,))
         return reply
@@ -174,7 +184,7 @@ def _run_at_once(
 def _run_on_graphs(call: Call, values: list[Any], recorded: bool) -> Sequence[Any]:
     """Run a common definition that may change facts, or that is ``recorded`` by autograd."""
     entry = call.read.entry
-    changes = recorded and _changes(entry)
+    changes = recorded and entry.what.access(call.read.ids).changes
     if changes:
         call.graphs.begin(call.named())
     try:
@@ -182,7 +192,7 @@ def _run_on_graphs(call: Call, values: list[Any], recorded: bool) -> Sequence[An
         _note_gradients(call, results)
     finally:
         if entry.what.alters:
-            call.altered(EVERYTHING)
+            call.altered(entry.what.alters)
         if changes:
             call.graphs.wrote()
     return results
@@ -200,13 +210,13 @@ def _note_way(call: Call, results: Sequence[Any]) -> None:
 def _note_gradients(call: Call, results: Sequence[Any]) -> None:
     """Charge for the gradients that a run may have left at its inputs, and for those that it has
     given to them."""
-    (entry, given), store = call.read, call.core.store
+    (entry, _, ids), store = call.read, call.core.store
     if not entry.what.alters:
         return
-    ids = _ids_given(entry, given)
-    for id in filter(None, ids):
-        if is_leaf(store.objects.get(id)):
-            store.charges.graphs.gave(id, (), adds=True)
+    graphs = store.charges.graphs
+    for id in ids:
+        if id is not None and id not in graphs.ends and is_leaf(store.objects.get(id)):
+            graphs.gave(id, (), adds=True)
     objects = {place: id for place, id in enumerate(ids) if id is not None}
     for leaf, gradient in entry.what.gradients.items():
         if leaf in objects:
@@ -225,7 +235,7 @@ def _may_change(core: WorkerCore, entry: NumberedCall, peer: Peer) -> bool:
     """Whether a run on the inputs of the last one may change, or has to mark, what is another's."""
     if not entry.what.only_reads and _changes(entry):
         return True
-    return not core.owners.are_clear(peer, _ids_used(entry, entry.last))
+    return not core.owners.are_clear(peer, _ids_used(Ready.of(entry, entry.last)))
 
 
 def _ids_given(entry: NumberedCall, given: list[Any]) -> list[int | None]:
@@ -233,9 +243,9 @@ def _ids_given(entry: NumberedCall, given: list[Any]) -> list[int | None]:
     return [id if kind == _REFERENCE else None for id, kind in zip(given, entry.kinds, strict=True)]
 
 
-def _ids_used(entry: NumberedCall, given: list[Any]) -> list[int]:
+def _ids_used(run: Ready) -> list[int]:
     """The ids of all objects that a run uses."""
-    return [*entry.what.objects, *(id for id in _ids_given(entry, given) if id is not None)]
+    return [*run.entry.what.objects, *[id for id in run.ids if id is not None]]
 
 
 def _check_count(core: WorkerCore, run: Run, results: int) -> None:
@@ -304,23 +314,34 @@ def _entered(core: WorkerCore, table: Table, run: Run, unpacker: Unpacker) -> Nu
 
 def _given(call: Call, table: Table, entry: NumberedCall, unpacker: Unpacker) -> list[Any]:
     """The inputs: ids, numbers and values; nil means the input of the last run."""
-    inputs, last, kinds = call.message.inputs, entry.last, entry.kinds
-    if len(inputs) != len(kinds):
-        raise MalformedMessage("$.inputs", f"{len(kinds)} inputs", str(len(inputs)))
     if entry.bare:
-        entry.last = given = [
-            before if operand is None else operand
-            for operand, before in zip(inputs, last, strict=True)
-        ]
-        for index, (operand, kind) in enumerate(zip(given, kinds, strict=True)):
-            if type(operand) is not int:
-                _check_bare(operand, kind, index)
+        given = _bare_given(call, entry)
     else:
+        inputs = call.message.inputs
+        _check_length(inputs, entry)
         given = [
             _one_given(table, entry, index, operand, unpacker)
             for index, operand in enumerate(inputs)
         ]
     unpacker.finish()
+    return given
+
+
+def _check_length(inputs: Sequence[Any], entry: NumberedCall) -> None:
+    if len(inputs) != len(entry.kinds):
+        raise MalformedMessage("$.inputs", f"{len(entry.kinds)} inputs", str(len(inputs)))
+
+
+def _bare_given(call: Call, entry: NumberedCall) -> list[Any]:
+    """The inputs of a definition that takes ids and numbers alone."""
+    inputs, last, kinds = call.message.inputs, entry.last, entry.kinds
+    _check_length(inputs, entry)
+    entry.last = given = [
+        before if operand is None else operand for operand, before in zip(inputs, last, strict=True)
+    ]
+    for index, (operand, kind) in enumerate(zip(given, kinds, strict=True)):
+        if type(operand) is not int:
+            _check_bare(operand, kind, index)
     return given
 
 
@@ -364,7 +385,7 @@ def _copy(leaf: Any) -> Any:
 def _resolved(call: Call) -> list[Any]:
     """The values of all inputs, with tensors in the place of ids."""
     objects, held = call.core.store.objects, call.held or {}
-    entry, given = call.read
+    entry, given, _ = call.read
     values = []
     for index, (value, kind) in enumerate(zip(given, entry.kinds, strict=True)):
         if kind == _REFERENCE:
