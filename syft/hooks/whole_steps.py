@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any, Final
 
 import torch
@@ -216,6 +217,12 @@ def _options_of(optimizer: Optimizer) -> list[Any]:
     return options
 
 
+def _objects_in(optimizer: Optimizer) -> list[Any]:
+    """The names and values of the options: where these are the same objects, so are the options."""
+    items = [item for group in optimizer.param_groups for item in group.items()]
+    return [one for item in items if item[0] != "params" for one in item]
+
+
 class _Begun:
     """What a step begins with.  Raises :class:`_Unusual`."""
 
@@ -240,7 +247,18 @@ class KnownStep:
     It refers to objects of the worker by their ids, and keeps none of them.
     """
 
-    __slots__ = ("connection", "flags", "ids", "options", "state", "objects", "segment", "roles")
+    __slots__ = (
+        "connection",
+        "counts",
+        "flags",
+        "given",
+        "ids",
+        "objects",
+        "options",
+        "roles",
+        "segment",
+        "state",
+    )
 
     def __init__(self, optimizer: Optimizer, begun: _Begun) -> None:
         mark = begun.mark
@@ -248,6 +266,8 @@ class KnownStep:
         self.connection: Connection = begun.links[0].connection
         self.flags = batch.flags
         self.options, self.state = begun.options, begun.state
+        self.given = _objects_in(optimizer)
+        self.counts = [len(group["params"]) for group in optimizer.param_groups]
         self.ids = [link.id_at_location for link in begun.links]
         whole = begun.group.batch is batch and begun.group.are_dead(mark.results)
         if not whole or _state_of(optimizer, begun.links) != self.state:
@@ -287,9 +307,15 @@ class KnownStep:
         return (
             [link.id_at_location for link in links] == self.ids
             and links[0].connection is self.connection
-            and _options_of(optimizer) == self.options
+            and (self._is_given(optimizer) or _options_of(optimizer) == self.options)
             and _state_of(optimizer, links) == self.state
         )
+
+    def _is_given(self, optimizer: Optimizer) -> bool:
+        """Whether the options are the same objects, which takes less time than to compare them."""
+        given = _objects_in(optimizer)
+        same = len(given) == len(self.given) and all(map(is_, given, self.given))
+        return same and [len(group["params"]) for group in optimizer.param_groups] == self.counts
 
     def _numbers(self, optimizer: Optimizer, counted: int) -> list[float]:
         """The numbers of a step, that many steps after the counts."""

@@ -105,8 +105,11 @@ class Batch(HeldActions):
     ) -> None:
         """Add an action that returns what ``made`` says; None if it makes no tensor."""
         mode = None if flags == self.flags else Mode(grad=bool(flags & GRAD_MODE))
-        out = None
-        if made is not None and made.present:
+        out: Any = None
+        if made is ONE_TENSOR:
+            out = self.new_slot()
+            self.results.append(out)
+        elif made is not None and made.present:
             slots = [self.new_slot() if here else None for here in made.present]
             self.results += filter(None, slots)
             out = slots[0] if made.container is None else tuple(slots)
@@ -136,7 +139,8 @@ class Batch(HeldActions):
 
     def known(self, id: int) -> Slot | None:
         """The slot of an object, if it has one."""
-        return self.results[id - self.base] if self.holds(id) else self.places.get(id)
+        place = id - self.base
+        return self.results[place] if 0 <= place < len(self.results) else self.places.get(id)
 
     def take_at(self, slot: Slot, value: Any, kind: InputKind) -> None:
         """Take a new input in a slot that :meth:`hold_again` counts."""
@@ -197,9 +201,7 @@ class Batch(HeldActions):
 
     def object(self, id: int) -> Slot:
         """The slot of an object of the other worker, or of a result."""
-        if self.holds(id):
-            return self.results[id - self.base]
-        slot = self.places.get(id)
+        slot = self.known(id)
         if slot is None:
             slot = self.places[id] = self.taken(id, InputKind.REFERENCE)
         return slot

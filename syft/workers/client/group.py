@@ -254,18 +254,18 @@ class MessageGroup:
             self.flush()
             batch = self._fitting(mode)
         known = len(batch.inputs)
+        named: dict[str, Any] = {}
         try:
             packed = [self._operand(batch, arg, buffers) for arg in args]
-            named = {
-                name: self._operand(batch, arg, buffers) for name, arg in (kwargs or {}).items()
-            }
+            if kwargs:
+                named = {name: self._operand(batch, arg, buffers) for name, arg in kwargs.items()}
         except NotHoldable:
             self._undo(batch, known)
             self.flush()
             return NOT_HELD
         first = len(batch.results)
         batch.add(op, tuple(packed), named, mode[0], made, place_of_user(_HOLD_DEPTH))
-        return Held(self._pointer(batch, index) for index in range(first, len(batch.results)))
+        return Held([self._pointer(batch, index) for index in range(first, len(batch.results))])
 
     def hold_value(self, value: Any, mode: tuple[int, Any]) -> int | None:
         """Take a tensor that is sent; returns its id over there, or None if it cannot be held."""

@@ -149,7 +149,7 @@ class OpenGroups:
         that is not this thread."""
         for thread, group in self.open.items():
             mine = thread == get_ident() or thread == _ALWAYS
-            if group.holds(operands) and not (other and mine):
+            if not (other and mine) and group.holds(operands):
                 return group
         return None
 

@@ -308,9 +308,10 @@ class Operations:
         self._groups.send_elsewhere((args, *(kwargs or {}).values()))
         made_here = expected if out else None
         if group is not None and expected is not None and self.may_wait(group):
-            made = group.hold(op, args, kwargs, made_here, buffers, modes())
+            mode = modes()
+            made = group.hold(op, args, kwargs, made_here, buffers, mode)
             if made is not NOT_HELD:
-                self._note_held(op, args, kwargs, made)
+                self._note_held(op, args, kwargs, made, mode[1])
             return made
         self._groups.send()
         if expected is None or not self._is_worth_a_number(buffers):
@@ -336,15 +337,20 @@ class Operations:
         return not self._replies.waits
 
     def _note_held(
-        self, op: int, args: tuple[Any, ...], kwargs: dict[str, Any] | None, made: Held
+        self,
+        op: int,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        made: Held,
+        autocast: Any,
     ) -> None:
         """Note a command that a group holds, which chose the ids of its results."""
         if not (self._facts.active or self._facts.changes(op, kwargs)):
             return
         out = made[0].child.id_at_location if made else 0
-        expected = Returns(None, (True,) * len(made))
+        expected = ONE_TENSOR if len(made) == 1 else Returns(None, (True,) * len(made))
         passes = self._facts.passes
-        self._facts.note(op, args, kwargs, out, expected, modes()[1])
+        self._facts.note(op, args, kwargs, out, expected, autocast)
         group = self._groups.current
         if FLAGS[op] & GRADIENT and group is not None:
             group.note_backward(passes)
