@@ -18,6 +18,7 @@ from syft.ops.control import limited
 from syft.ops.nested import leaves
 from syft.ops.table import (
     FLAGS,
+    GRADIENT,
     PROGRAM_FUNCTIONS,
     READS_GRADIENT,
     SETS_GRADIENT,

@@ -23,7 +23,6 @@ from syft.codes import CollectiveCode
 from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError
 from syft.ops.nested import NUMBER_OR_NONE_TYPES
 from syft.workers.core.access import READS, Access
-from syft.workers.core.peer import EVERYTHING
 from syft.workers.core.sent_labels import terms_of, users_of
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.kept_memory import has_graph
@@ -273,7 +272,7 @@ class _RoleRun:
             return self._failure(error)
         finally:
             if self.stored.alters:
-                call.altered(EVERYTHING)
+                call.altered(self.stored.alters)
         return None
 
     def _value(self, slot: int) -> Any:

@@ -23,7 +23,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import Operand, pack, pack_items, register, unpack_at
 from syft.workers.core.shares import Turns
 from syft.workers.handlers.accesses import Effects, effects_of
-from syft.workers.handlers.programs import changes_facts
+from syft.workers.handlers.programs import facts_changed
 from syft.workers.handlers.role_parts import PartedProgram, parted
 from syft.workers.handlers.stored_program import (
     StoredProgram,
@@ -79,9 +79,9 @@ class StoredRole(StoredProgram):
         return effects_of(self.program)
 
     @cached_property
-    def alters(self) -> bool:
-        """Whether it may change the shape, the dtype or the gradient of a tensor."""
-        return changes_facts(self.program)
+    def alters(self) -> int:
+        """What it may change of tensors: kinds, gradients, or both."""
+        return facts_changed(self.program)
 
     @property
     def digest(self) -> bytes:
