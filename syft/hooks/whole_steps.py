@@ -223,6 +223,11 @@ def _objects_in(optimizer: Optimizer) -> list[Any]:
     return [one for item in items if item[0] != "params" for one in item]
 
 
+def _counts_in(optimizer: Optimizer) -> list[int]:
+    """How many parameters each group has."""
+    return [len(group["params"]) for group in optimizer.param_groups]
+
+
 class _Begun:
     """What a step begins with.  Raises :class:`_Unusual`."""
 
@@ -267,7 +272,7 @@ class KnownStep:
         self.flags = batch.flags
         self.options, self.state = begun.options, begun.state
         self.given = _objects_in(optimizer)
-        self.counts = [len(group["params"]) for group in optimizer.param_groups]
+        self.counts = _counts_in(optimizer)
         self.ids = [link.id_at_location for link in begun.links]
         whole = begun.group.batch is batch and begun.group.are_dead(mark.results)
         if not whole or _state_of(optimizer, begun.links) != self.state:
@@ -315,7 +320,7 @@ class KnownStep:
         """Whether the options are the same objects, which takes less time than to compare them."""
         given = _objects_in(optimizer)
         same = len(given) == len(self.given) and all(map(is_, given, self.given))
-        return same and [len(group["params"]) for group in optimizer.param_groups] == self.counts
+        return same and _counts_in(optimizer) == self.counts
 
     def _numbers(self, optimizer: Optimizer, counted: int) -> list[float]:
         """The numbers of a step, that many steps after the counts."""

@@ -213,16 +213,18 @@ def _note_gradients(call: Call, results: Sequence[Any]) -> None:
     (entry, _, ids), store = call.read, call.core.store
     if not entry.what.alters:
         return
-    graphs = store.charges.graphs
-    for id in ids:
-        if id is not None and id not in graphs.ends and is_leaf(store.objects.get(id)):
-            graphs.gave(id, (), adds=True)
-    objects = {place: id for place, id in enumerate(ids) if id is not None}
+    ends = store.charges.graphs.ends
+    for id in [id for id in ids if id not in ends and is_leaf(store.objects.get(id))]:
+        store.charges.graphs.gave(id, (), adds=True)
     for leaf, gradient in entry.what.gradients.items():
-        if leaf in objects:
-            its = [objects[gradient]] if gradient in objects else []
-            failed = type(results) is Partial
-            note_gradients(store, objects[leaf], None if gradient is None else its, failed)
+        if leaf < len(ids) and (its := ids[leaf]) is not None:
+            given = None if gradient is None else _ids_at(ids, gradient)
+            note_gradients(store, its, given, type(results) is Partial)
+
+
+def _ids_at(ids: list[int | None], place: int) -> list[int]:
+    """The id at a place, if there is one."""
+    return [id for id in ids[place : place + 1] if id is not None] if place >= 0 else []
 
 
 def _changes(entry: NumberedCall) -> bool:
