@@ -112,8 +112,9 @@ class LazyTrace:
         for value in operands:
             if value.error is not None:
                 raise value.error
-            if (value.base or value).watched is not None:
-                self.check_unchanged(value.root)
+            root = value.base or value
+            if root.watched is not None and root.has_changed():
+                self.check_unchanged(root)
 
     def check_unchanged(self, root: LazyValue) -> None:
         """Look whether somebody else has written to memory that pending operations read.

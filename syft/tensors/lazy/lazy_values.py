@@ -198,9 +198,10 @@ class LazyValue:
 
     def has_changed(self) -> bool:
         """Whether others have written to the memory of this root since it was looked at."""
-        return self.watched is not None and any(
-            version_of(tensor) != version for tensor, version in self.watched
-        )
+        for tensor, version in self.watched or ():
+            if version_of(tensor) != version:
+                return True
+        return False
 
     def look_again(self) -> None:
         """Take what is there for what should be."""

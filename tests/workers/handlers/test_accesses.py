@@ -10,7 +10,9 @@ from syft.crypto.programs.share_program import ShareProgram
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.workers.handlers import accesses
+from syft.workers.core.peer import EVERYTHING, GRADIENTS
 from syft.workers.handlers.accesses import actions_inside, command_access, effects_of
+from syft.workers.handlers.programs import facts_changed
 from syft.workers.wire.messages import Command
 from tests.workers.core.peers import command, ref
 
@@ -148,3 +150,24 @@ def test_a_program_of_another_vocabulary_has_no_operations_of_torch() -> None:
     actions = (Action(10**9, (Slot(0),), {}, Slot(1)),)
     assert [*actions_inside([ShareProgram(1, actions, ())])] == []
     assert [*actions_inside([Program(1, actions, ())])] == [*actions]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((), 0),
+        (("add_",), 0),
+        (("backward",), GRADIENTS),
+        (("add_", "grad.__set__"), GRADIENTS),
+        (("backward", "resize_"), EVERYTHING),
+    ],
+)
+def test_what_a_program_changes_of_tensors_is_what_its_operations_change(
+    names: tuple[str, ...], expected: int
+) -> None:
+    ops = [BY_NAME[f"torch.Tensor.{name}"] for name in names]
+    actions = tuple(Action(op, (Slot(0),), {}, None) for op in ops)
+    program = Program(1, actions, ())
+    assert facts_changed(program) == expected
+    branch = Action(BY_NAME["syft.ops.control.cond"], (True, program, program, ()), {}, None)
+    assert facts_changed(Program(0, (branch,), ())) == expected
