@@ -95,7 +95,7 @@ class PeerLimits:
     """Tags of one object, whoever put them there."""
     text: int = 1 << 16
     """Characters of one tag, and of a description."""
-    executions: int = 256
+    executions: int = 2048
     """Collective operations that are under way."""
     letters: int = 1 << 30
     """Bytes that the caller, as a party or provider of a collective operation, has sent ahead:

@@ -130,7 +130,8 @@ class _RoleRun:
         self.stored, self.role = stored, stored.role
         self.failed: Failed | None = None
         """What failed first."""
-        self._parts = stored.parted.parts
+        self._parts = dict(enumerate(stored.parted.parts))
+        """The parts that have not ended, by place."""
         self._values: dict[int, Any] = {}
         self._taints: dict[int, Guard] = {}
         """For slots, the guard of numbers on which they depend, which have no label themselves."""
@@ -138,8 +139,8 @@ class _RoleRun:
         """Why inputs will not come, by place."""
         self._ended: dict[int, Failed | None] = {}
         """The parts that have run, or failed, by place."""
-        self._freed: set[int] = set()
-        """The inputs that have come, and that nothing needs any more."""
+        self._came: set[int] = set()
+        """The inputs that have come, by place."""
         self._places: dict[LetterName, int] = {}
         self._charged: dict[int, int] = {}
         self._check_parties()
@@ -169,6 +170,7 @@ class _RoleRun:
                 )
             else:
                 self._values[place] = unsealed(given)
+                self._came.add(place)
         self.party.due.update(dict.fromkeys(self._places, False))
 
     def _bringer(self, given: tuple[Any, ...]) -> int:
@@ -198,7 +200,7 @@ class _RoleRun:
     def rounds(self) -> PartyProgram:
         """Run what can run, and wait for letters, until all is made or lost."""
         self._advance()
-        while self._outputs or len(self._ended) < len(self._parts):
+        while self._outputs or self._parts:
             received = yield Round({}, frozenset(self._places), any=True)
             for name in sorted(received):
                 self._take(self._places.pop(name), received[name])
@@ -211,6 +213,7 @@ class _RoleRun:
             return
         try:
             self._values[place] = self._received(place, letter)
+            self._came.add(place)
         except Exception as error:
             self._lost[place] = self._failure(error)
 
@@ -233,14 +236,16 @@ class _RoleRun:
 
     def _advance(self) -> None:
         """Run the parts whose inputs are there; then keep and send what is ready."""
-        for place, part in enumerate(self._parts):
-            if place not in self._ended:
-                lost = self._why_lost(part)
-                if lost is not None:
-                    self._ended[place] = lost
-                    self.failed = self.failed or lost
-                elif self._is_ready(part):
-                    self._ended[place] = self._run(part)
+        for place, part in list(self._parts.items()):
+            lost = self._why_lost(part) if self._lost or self.failed else None
+            if lost is not None:
+                self.failed = self.failed or lost
+            elif part.needs <= self._came and part.after <= self._ended.keys():
+                lost = self._run(part)
+            else:
+                continue
+            self._ended[place] = lost
+            del self._parts[place]
         self._outputs = [output for output in self._outputs if not self._hand_out(output)]
         self._free()
 
@@ -248,10 +253,6 @@ class _RoleRun:
         causes = (self._ended[other] for other in sorted(part.after) if other in self._ended)
         lost = (self._lost[place] for place in sorted(part.needs) if place in self._lost)
         return next((one for one in (*causes, *lost) if one is not None), None)
-
-    def _is_ready(self, part: Part) -> bool:
-        here = all(place in self._values or place in self._freed for place in part.needs)
-        return here and part.after <= self._ended.keys()
 
     def _run(self, part: Part) -> Failed | None:
         """Run a part; returns what failed, if it did."""
@@ -385,14 +386,11 @@ class _RoleRun:
     def _free(self) -> None:
         """Let go of the values that nothing needs any more."""
         needed = {output.slot for output in self._outputs}
-        for place, part in enumerate(self._parts):
-            if place not in self._ended:
-                needed.update(part.takes)
+        for part in self._parts.values():
+            needed.update(part.takes)
         for slot in self._values.keys() - needed:
             del self._values[slot]
             self._discharge(slot)
-            if slot < self.role.program.inputs:
-                self._freed.add(slot)
 
     def let_go(self) -> None:
         """Let go of all values."""

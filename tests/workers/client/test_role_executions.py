@@ -245,3 +245,33 @@ def test_executions_that_write_to_the_state_run_in_order(
     for one in (first, third):
         one.wait()
     del one, first, second, third
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_what_waits_for_a_worker_that_refuses_is_told_why(
+    hook: sy.TorchHook, workers: list[Any], rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of a role that is missing: its worker does not know it any more."""
+    handles = deployed(hook, three_hops(), workers)
+    workers[rank].clear_objects()
+    execution = start(handles, {(0, 0): torch.tensor([1.5, -2.0])})
+    with pytest.raises(sy.exceptions.ObjectNotFound, match=f"Worker '{workers[rank].id}' holds no"):
+        execution.wait(20)
+    for worker in workers:
+        assert not inspect(worker).executions
+    del execution
+
+
+def test_executions_of_two_callers_do_not_mix(hook: sy.TorchHook, workers: list[Any]) -> None:
+    """Each has its own deployment at the same workers; inputs come crosswise."""
+    first = deployed(hook, independent(), workers[:2])
+    second = deployed(hook, independent(), workers[:2])
+    under_way = [start(handles) for handles in (first, second, first, second)]
+    for place in (1, 0):
+        for number, one in reversed([*enumerate(under_way)]):
+            one.submit(0, place, torch.full((2,), float(10 * number + place)))
+    for number, one in enumerate(under_way):
+        one.wait()
+        left, right = values(one.outputs(1))
+        assert left == [-10.0 * number] * 2 and right == [-10.0 * number - 2.0] * 2
+    del one, under_way

@@ -166,3 +166,21 @@ def test_what_follows_from_a_private_number_in_another_part_is_private(
         del execution, result
     bob.clear_objects()
     alice.clear_objects()
+
+
+def test_a_worker_that_leaves_fails_what_waits_for_it(
+    hook: sy.TorchHook, bob: Any, alice: Any
+) -> None:
+    me = hook.local_worker
+    handles = [
+        store_role(me.connection_to(worker), role)
+        for worker, role in zip((bob, alice), PLAINLY, strict=True)
+    ]
+    execution = start(handles)
+    hook.local_worker.network.lose("bob", "its process has ended")
+    with pytest.raises(sy.exceptions.WorkerLost, match="bob"):
+        execution.wait(20)
+    assert not alice.core.sessions
+    execution.cancel()
+    assert not bob.core.sessions
+    del execution, handles
