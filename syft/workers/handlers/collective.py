@@ -129,7 +129,8 @@ def _entered(
     core.note_made(message.outs)
     failed = _failed_before(core, session)
     if failed is not None:
-        fail(core, message.execution, session, failed, tell=failed.found_here)
+        cause = failed.found or RemoteFailure("collective", failed.text)
+        fail(core, message.execution, session, cause, tell=failed.found is not None)
         return None, None, ()
     ids, access = _inputs_of(message), READS
     if message.program in DECLARED:

@@ -56,8 +56,8 @@ class Failed:
 
     error: Any
     text: str
-    found_here: bool = False
-    """Whether the other parties have not been told."""
+    found: Exception | None = None
+    """What it was, if it was found at this worker, so that the other parties were not told."""
 
     @classmethod
     def of(

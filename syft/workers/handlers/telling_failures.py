@@ -73,7 +73,7 @@ def failed_of(
     if declared is not None and message is not None:
         return Failed.of(core, error, declared.where(core, message))
     packed = core.failure(0, error, hidden=is_hidden(guard, error)).error
-    return Failed(packed, cause_of(core, guard, error), found_here=True)
+    return Failed(packed, cause_of(core, guard, error), error)
 
 
 def cause_of(core: WorkerCore, guard: Guard | None, error: BaseException) -> str:
