@@ -101,5 +101,6 @@ def tell_others(
 def others_told(core: WorkerCore, message: Start) -> Sequence[str]:
     """The other parties to which this worker's part sends."""
     declared = DECLARED.get(message.program)
-    parties = message.parties if declared is None else declared.sends(core, message)
-    return [name for name in parties if name != core.name]
+    if declared is None:
+        return [name for rank, name in enumerate(message.parties) if rank != message.rank]
+    return [name for name in declared.sends(core, message) if name != core.name]
