@@ -45,6 +45,12 @@ from syft.plans.function_plan import method2plan as method2plan
 from syft.plans.plan import Plan as Plan
 from syft.plans.remote.pointer_plan import PointerPlan as PointerPlan
 from syft.plans.building.state import State as State
+from syft.protocols.deployment import Execution as Execution
+from syft.protocols.protocol import Protocol as Protocol
+from syft.protocols.protocol import func2protocol as func2protocol
+from syft.protocols.protocol import protocol as protocol
+from syft.protocols.role_worker import RoleWorker as RoleWorker
+from syft.protocols.tapes import Role as Role
 from syft.program.recording.control_flow import cond as cond
 from syft.program.recording.control_flow import while_loop as while_loop
 from syft.tensors.collective_call import sum_private as sum_private

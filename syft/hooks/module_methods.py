@@ -223,6 +223,9 @@ def send_module(
         raise NotSendable(
             f"a module to {len(locations)} workers", "send a copy to each: model.copy().send(bob)"
         )
+    adopt = getattr(locations[0], "adopt", None)
+    if adopt is not None:  # a role of a protocol, which has copies once it is deployed
+        return adopt(module)  # type: ignore[no-any-return]
     place, users = owner.get_worker(locations[0]), names_in("allow", allow)
     here = [tensor for tensor in tensors_of(module) if not _is_at(tensor, place)]
     exchange_tensors(

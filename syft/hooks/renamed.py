@@ -16,9 +16,9 @@ found where it was, with a warning that says so.  ``No module named 'syft.generi
 author to guess; an import of such a module fails with a text that says what there is.  Python asks
 when all its own ways have found nothing, so no import becomes slower.
 
-``from syft import Protocol`` comes here too: of a package, Python looks for a module of that name
-when there is no such attribute.  What the package's ``__getattr__`` raised is lost on the way, and
-a ``ModuleNotFoundError`` with the module's name would be; a plain ``ImportError`` is not.
+``from syft import NumpyTensor`` comes here too: of a package, Python looks for a module of that
+name when there is no such attribute.  What the package's ``__getattr__`` raised is lost on the way,
+and a ``ModuleNotFoundError`` with the module's name would be; a plain ``ImportError`` is not.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ _CONNECT: Final = "sy.connect(address) gives a worker of another process"
 _WIDER: Final = "x.fix_precision(precision_fractional=...) chooses the number of digits"
 
 _PLANNED: Final = {
-    "Protocol": "send a plan to each worker, and move the pointer from one to the next",
-    "func2protocol": "send a plan to each worker, and move the pointer from one to the next",
     "PublicGridNetwork": _CONNECT,
     "DataCentricFLClient": _CONNECT,
     "NodeClient": _CONNECT,
@@ -261,10 +259,10 @@ class RenamedModules:
         Traceback (most recent call last):
         ...
         ModuleNotFoundError: syft.workers.base is not there: sy.VirtualWorker, ...
-        >>> from syft import Protocol
+        >>> from syft import NumpyTensor
         Traceback (most recent call last):
         ...
-        ImportError: sy.Protocol is not there yet: send a plan to each worker, and move the ...
+        ImportError: sy.NumpyTensor is not there: send torch.from_numpy(array).
         """
         if fullname in _MOVED or fullname in _ABOVE or fullname == _COMPRESSION:
             return _ModuleSpec(fullname, RenamedModules(), is_package=True)

@@ -27,6 +27,7 @@ import torch
 from syft.exceptions import MalformedMessage, OperationRefused, UnknownOperation
 from syft.ops import control
 from syft.ops import numbers
+from syft.ops import secret_integers
 
 Function = Callable[..., Any]
 
@@ -159,7 +160,11 @@ FAKE_FIRST: Final = int(OpFlag.FAKE_FIRST)
 _OVERLOADS: Final = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 _RETIRED: Final = "retired"
 _HERE: Final = os.path.dirname(__file__)
-_OWN: Final = {"syft.ops.numbers": numbers, "syft.ops.control": control}
+_OWN: Final = {
+    "syft.ops.numbers": numbers,
+    "syft.ops.control": control,
+    "syft.ops.secret_integers": secret_integers,
+}
 
 
 def _lines(file: str) -> Iterator[str]:

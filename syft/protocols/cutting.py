@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from syft.exceptions import ProtocolError
@@ -58,13 +59,15 @@ class Cut:
     ``inputs`` are, for each role, the numbers of the program's inputs that users give it, in the
     order of the inputs of the role without source.  ``state`` are the numbers of the program's
     state tensors that it has.  ``outputs`` says for each output of the program who has it, and
-    which of the outputs that stay there it is.
+    which of the outputs that stay there it is.  ``order`` has, for each role, where each of its
+    actions stands in the whole program.
     """
 
     roles: tuple[RoleProgram, ...]
     inputs: tuple[tuple[int, ...], ...]
     state: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, int], ...]
+    order: tuple[tuple[int, ...], ...]
 
     def takers(self, number: int) -> list[int]:
         """The roles that take an input of the program: several for a number."""
@@ -74,10 +77,10 @@ class Cut:
 class _Action:
     """An action of the whole program: what it reads and makes, and its mark."""
 
-    __slots__ = ("action", "line", "mark", "reads", "makes", "writes")
+    __slots__ = ("index", "action", "line", "mark", "reads", "makes", "writes")
 
-    def __init__(self, action: Action, line: str, mark: RoleMark | None) -> None:
-        self.action, self.line, self.mark = action, line, mark
+    def __init__(self, index: int, action: Action, line: str, mark: RoleMark | None) -> None:
+        self.index, self.action, self.line, self.mark = index, action, line, mark
         self.reads = reads_of(action)
         self.makes = [slot.index for slot in slots_in(action.out)]
         flags = FLAGS[action.op]
@@ -115,6 +118,7 @@ def split(
     Raises :class:`~syft.exceptions.ProtocolError` for an action on values of several roles.
 
     >>> from syft.ops.table import BY_NAME
+    >>> from syft.program.program import Slot
     >>> clone, neg = BY_NAME["torch.Tensor.clone"], BY_NAME["torch.neg"]
     >>> actions = Action(clone, (Slot(0),), {}, Slot(1)), Action(neg, (Slot(1),), {}, Slot(2))
     >>> marks = RoleMark(1, crosses=True), None
@@ -140,7 +144,7 @@ class _Cutting:
         self.program, self.names = program, names
         marks = program.marks or (None,) * len(program.actions)
         lines = program.lines or ("",) * len(program.actions)
-        self.actions = list(map(_Action, program.actions, lines, marks))
+        self.actions = list(map(_Action, count(), program.actions, lines, marks))
         self.first_constant = program.inputs + program.state
         self._parent: dict[int, int] = {}
         known = enumerate([*input_roles, *state_roles])
@@ -268,6 +272,7 @@ class _Cutting:
             ),
             tuple(tuple(self._state(rank)) for rank in range(len(roles))),
             tuple((rank, kept[rank].index(slot)) for rank, slot in found),
+            tuple(tuple(one.index for one in actions) for actions in picked),
         )
 
     def _picked(self) -> list[list[_Action]]:
@@ -286,8 +291,7 @@ class _Cutting:
                 if not needed.isdisjoint(one.makes):
                     mine.append(one)
                     needed.update(one.reads)
-        order = {id(one): index for index, one in enumerate(self.actions)}
-        return [sorted(mine, key=lambda one: order[id(one)]) for mine in picked]
+        return [sorted(mine, key=lambda one: one.index) for mine in picked]
 
     def _actor(self, one: _Action) -> int:
         """The role that takes an action: a copy is made by the role that sends it."""

@@ -17,9 +17,11 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
 import torch
+from torch import nn
 
 from syft.exceptions import ProtocolError
 from syft.ops.control import RECORDING
+from syft.ops.nested import replace
 from syft.plans.building.state import Entry, State, check_entries
 from syft.program.program import RoleMark
 from syft.program.recording.control_flow import ControlFlowTracer
@@ -28,6 +30,9 @@ from syft.program.recording.environment.source_line import user_line
 
 LOCAL: Final = "local"
 """The name of the role of whoever runs the protocol, which every protocol has."""
+
+ROLE: Final = "_role"
+"""The attribute of a module that was sent to a role."""
 
 _BINDING: Final = threading.RLock()
 """Held while names are bound: other threads would read them."""
@@ -58,6 +63,24 @@ class RoleWorker:
 
     def __deepcopy__(self, memo: Any) -> RoleWorker:
         return self  # a copy of a protocol has the same parties
+
+    def adopt(self, module: nn.Module) -> nn.Module:
+        """Have a module, and all in it, lie with the role: what ``module.send(role)`` calls.
+
+        Raises :class:`~syft.exceptions.ProtocolError` while a protocol is built.
+
+        >>> alice = RoleWorker("alice")
+        >>> alice.adopt(torch.nn.Linear(2, 1))
+        Linear(in_features=2, out_features=1, bias=True)
+        """
+        if ROLES.get() is not None:
+            raise ProtocolError(
+                f"a module that is sent to the role {self.name!r} ({user_line()})",
+                f"let it be state of the role: {self.name}=RoleWorker(state=(module,))",
+            )
+        for part in module.modules():
+            vars(part)[ROLE] = self
+        return module
 
     @property
     def torch(self) -> Any:
@@ -145,10 +168,19 @@ class RoleRecording:
         assert isinstance(recording, ControlFlowTracer)
         self.crossings, token = Crossings(recording.tracer), ROLES.set(self)
         try:
-            return function(*args, **kwargs)
+            return replace(function(*args, **kwargs), _without_graph)
         finally:
             ROLES.reset(token)
             self.crossings = None
+
+
+def _without_graph(value: Any) -> Any:
+    """A result without its graph, which may lead to another role.
+
+    A backward pass after the execution would end where a value came from another role.
+    """
+    has_graph = isinstance(value, torch.Tensor) and value.requires_grad
+    return value.detach() if has_graph else value
 
 
 def recording_of(role: RoleWorker, doing: str) -> RoleRecording:

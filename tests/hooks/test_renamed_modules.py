@@ -74,16 +74,16 @@ def test_a_name_of_the_package_says_so_too(name: str) -> None:
 
 
 def test_who_looks_whether_a_name_is_there_learns_that_it_is_not() -> None:
-    assert not hasattr(sy, "Protocol") and getattr(sy, "Protocol", None) is None
-    assert pydoc.locate("syft.Protocol") is None
+    assert not hasattr(sy, "PaillierTensor") and getattr(sy, "PaillierTensor", None) is None
+    assert pydoc.locate("syft.PaillierTensor") is None
     assert pydoc.locate("syft.Plan") is sy.Plan
 
 
 def test_other_names_of_the_package_are_missing_as_ever() -> None:
     with pytest.raises(ImportError, match="^cannot import name 'nonsense' from 'syft'"):
         exec("from syft import nonsense", {})
-    with pytest.raises(ModuleNotFoundError, match="^No module named 'syft.hooks.Protocol'$"):
-        importlib.import_module("syft.hooks.Protocol")
+    with pytest.raises(ModuleNotFoundError, match="^No module named 'syft.hooks.PaillierTensor'$"):
+        importlib.import_module("syft.hooks.PaillierTensor")
 
 
 def test_other_modules_are_not_found_as_ever() -> None:

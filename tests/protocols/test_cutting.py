@@ -183,13 +183,21 @@ def test_branches_by_values_are_refused(hook):
 
 def test_a_number_of_the_call_goes_to_all_who_use_it(hook):
     def foo(x, n):
-        return x.send(alice) * n + n, x.send(bob) / n, n * 2  # noqa: F821
+        return x.send(alice) * n + n, x.send(bob) / n, x * n  # noqa: F821
 
     built = recorded(foo, torch.ones(2), 3, alice=None, bob=None)
     assert built.cut.takers(1) == [0, 1, 2]
     first, second, third = run(built, [torch.ones(2), 5])
     assert first.tolist() == [10, 10] and second.tolist() == (torch.ones(2) / 5).tolist()
-    assert third == 10
+    assert third.tolist() == [5, 5]
+
+
+def test_a_number_is_no_result(hook):
+    def foo(x, n):
+        return x.send(alice), n + 1
+
+    with pytest.raises(ProtocolError, match="'foo' returns a number"):
+        recorded(foo, torch.ones(2), 3, alice=None)
 
 
 def test_branches_and_loops_inside_a_role(hook):

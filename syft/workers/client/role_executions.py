@@ -163,12 +163,12 @@ def start(
     roles: Sequence[RoleHandle],
     inputs: Mapping[Place, Any] | None = None,
     actors: Mapping[Place, str] | None = None,
-) -> Execution:
+) -> RoleExecution:
     """Start an execution: the roles by rank, each at another worker, and the inputs that there are.
 
     An input is a tensor, a number, or a :class:`~syft.workers.wire.references.Reference` to an
-    object at the worker of its role.  Any other comes later, by :meth:`Execution.submit`: from the
-    worker that ``actors`` names for it, or from here.
+    object at the worker of its role.  Any other comes later, by :meth:`RoleExecution.submit`: from
+    the worker that ``actors`` names for it, or from here.
     Raises :class:`~syft.exceptions.LocationMismatch` for two roles at one worker.
 
     >>> from syft.ops.table import BY_NAME
@@ -180,12 +180,12 @@ def start(
     >>> execution.outputs(0)[0].get()
     tensor(3)
     """
-    execution = Execution(roles, actors or {})
+    execution = RoleExecution(roles, actors or {})
     execution.begin(inputs or {})
     return execution
 
 
-class Execution:
+class RoleExecution:
     """One execution of a protocol; see :func:`start`."""
 
     def __init__(self, roles: Sequence[RoleHandle], actors: Mapping[Place, str]) -> None:
@@ -342,7 +342,7 @@ class Execution:
             if end is not None and time.monotonic() > end:
                 waited = self._waited()
                 raise WorkerTimeout(waited.line.location.id, timeout or 0.0, self._why(waited))
-            if not self._progress():
+            if not self.progress():
                 break
         done = self.done()
         if self._outcome.failures:
@@ -361,7 +361,7 @@ class Execution:
         role = self._parts[rank].role.name
         return f"role {name!r} is under way, and input {place} of role {role!r} has not been given"
 
-    def _progress(self) -> bool:
+    def progress(self) -> bool:
         """Let something happen that may end it; whether anything may still do."""
         moved = remote = False
         for part in [part for part in self._parts if not part.ended]:

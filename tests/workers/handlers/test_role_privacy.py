@@ -12,7 +12,7 @@ from syft.exceptions import PermissionDenied
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.program.role_program import RoleProgram
-from syft.workers.client.role_executions import Execution, start, store_role
+from syft.workers.client.role_executions import RoleExecution, start, store_role
 from syft.workers.handlers.stored_role import StoredRole
 from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.wire.references import Reference
@@ -57,7 +57,7 @@ def alice(hook: sy.TorchHook) -> sy.VirtualWorker:
 
 def run(
     hook: sy.TorchHook, roles: list[RoleProgram], workers: list[Any], held: torch.Tensor
-) -> Execution:
+) -> RoleExecution:
     me = hook.local_worker
     (id,) = hook.local_worker.get_worker("bob").hold(held)
     handles = [

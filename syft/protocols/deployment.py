@@ -1,0 +1,359 @@
+"""A protocol deployed: each role at a worker, and executions of it.
+
+A deployment has copies of the state of the roles, of its own, which its executions write to.  An
+execution may start before its inputs are there: they come later, from here or from the workers that
+the deployment names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from syft.chain.wrapper import Wrapper
+from syft.exceptions import LocationMismatch, ProtocolError, WrongArguments
+from syft.ops.nested import replace
+from syft.plans.building.template import TENSOR, kind_of
+from syft.program.program import fill_slots, slots_in
+from syft.program.recording.environment.source_line import add_recorded_line
+from syft.program.role_program import RoleProgram
+from syft.protocols.execution_cost import ExecutionCost, cost_of
+from syft.protocols.promised import as_vector
+from syft.protocols.role_building import BuiltProtocol
+from syft.protocols.tapes import Role
+from syft.workers.client.role_executions import RoleExecution, start, store_role
+from syft.workers.client.handles import PATIENCE
+from syft.workers.client.transport import Location, Owner
+from syft.workers.wire.references import Reference
+
+_PAUSE: Final = 5e-4
+"""Seconds between two looks at workers of other processes."""
+_BRISK_TURNS: Final = 16
+
+
+class Deployment:
+    """A protocol whose roles are at workers.
+
+    >>> @sy.protocol(carol=sy.RoleWorker())
+    ... def foo(x):
+    ...     return x.send(carol).abs()
+    >>> _ = foo.build(torch.tensor([-1.0]))
+    >>> deployed = foo.deploy(carol=bob)
+    >>> deployed, deployed.run(torch.tensor([-3.0])).get()
+    (<Deployment of foo: local at me, carol at bob>, tensor([3.]))
+    """
+
+    def __init__(
+        self,
+        name: str,
+        built: BuiltProtocol,
+        tapes: Sequence[Role],
+        workers: Mapping[str, Any],
+        actors: Mapping[str, str],
+        owner: Owner,
+    ) -> None:
+        self.name, self.tapes, self.workers, self._owner = name, list(tapes), dict(workers), owner
+        self._built, self._actors = built, dict(actors)
+        interface = built.plan.blueprint.interface
+        self._names = interface.input_names()
+        state = built.plan.state.read()
+        self._unseen: list[RoleExecution] = []
+        """Runs of which not all roles had ended when their results were returned."""
+        busy = [rank for rank, tape in enumerate(tapes) if not tape.is_idle]
+        self._rank = {rank: at for at, rank in enumerate(busy)}
+        """The roles that have something to do, by their ranks among all."""
+        lines = {rank: owner.connection_to(workers[tapes[rank].name]) for rank in busy}
+        self._handles = [
+            store_role(
+                lines[rank],
+                _renumbered(built.cut.roles[rank], self._rank),
+                [state[place] for place in built.cut.state[rank]],
+            )
+            for rank in busy
+        ]
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{role} at {worker.id}" for role, worker in self.workers.items())
+        return f"<Deployment of {self.name}: {places}>"
+
+    # ------------------------------------------------------------------------------ executions
+
+    def start(self, *args: Any, **kwargs: Any) -> Execution:
+        """Start an execution with the arguments that there are; others come by :meth:`submit`.
+
+        An argument that is a pointer to the worker that takes it is used where it is.
+        Raises :class:`~syft.exceptions.WrongArguments` for an unknown argument or one of another
+        kind, :class:`~syft.exceptions.LocationMismatch` for a pointer to another worker.
+        """
+        self._check_options()
+        return Execution(self, self._named(args, kwargs))
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Execute the protocol; returns what its function returned when it was built.
+
+        What is at another worker is a pointer, and is not waited for; what is here is a tensor.
+        Raises :class:`~syft.exceptions.WrongArguments` unless all arguments are there.
+        """
+        given = self._named(args, kwargs)
+        missing = [name for name in self._names if name not in given]
+        if missing:
+            expected = f"{', '.join(self._names)} (start() takes some of them later)"
+            raise WrongArguments(self.name, expected, f"no {', '.join(missing)}")
+        self._check_options()
+        self._raise_unseen()
+        execution = Execution(self, given)
+        result = execution.result()
+        self._unseen.append(execution.running)
+        self._raise_unseen()
+        return result
+
+    __call__ = run
+
+    def _raise_unseen(self) -> None:
+        """Raise what an earlier run raised after its results were returned."""
+        ended = [running for running in self._unseen if running.done()]
+        self._unseen = [running for running in self._unseen if running not in ended]
+        with _Explained(self):
+            for running in ended:
+                running.wait()
+
+    def submit(self, execution: Execution, by: Location | None = None, **inputs: Any) -> None:
+        """Give an execution inputs that it has not: ``submit(execution, x=value)``.
+
+        A role stands for the only input that users give it: ``submit(execution, alice=value)``.
+        ``by`` is the worker that gives them, if it is not this one.
+        Raises :class:`~syft.exceptions.WrongArguments`, and
+        :class:`~syft.exceptions.InputRefused` for an input that is there, that another worker is to
+        give, or that comes after the execution has ended.
+        """
+        for name, value in inputs.items():
+            execution.submit(self._input(name), as_vector(value), by)
+
+    def _input(self, name: str) -> str:
+        """The name of an input, given its own or that of the role that takes it."""
+        if name in self._names:
+            return name
+        taken = [self._names[at] for tape_at in self._ranks_of(name) for at in self._taken(tape_at)]
+        if len(taken) == 1:
+            return taken[0]
+        inputs = {tape.name: list(tape.inputs) for tape in self.tapes if tape.inputs}
+        raise WrongArguments(self.name, f"the inputs of the roles, {inputs}", f"{name!r}")
+
+    def _ranks_of(self, role: str) -> list[int]:
+        return [rank for rank, tape in enumerate(self.tapes) if tape.name == role]
+
+    def _taken(self, rank: int) -> list[int]:
+        """The arguments of the function that a role takes."""
+        return [at for at in self._built.cut.inputs[rank] if at < len(self._names)]
+
+    def _check_options(self) -> None:
+        """Raise unless what decided the recording is as it was, such as options of optimizers."""
+        assumptions = self._built.plan.assumptions
+        if not assumptions.holds():
+            raise ProtocolError(
+                f"an execution of {self.name!r}: {assumptions.change()}",
+                "build the protocol again, and deploy it",
+            )
+
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by the names of inputs; raises WrongArguments."""
+        interface = self._built.plan.blueprint.interface
+        kinds = dict(zip(self._names, interface.kinds, strict=True))
+        if not args and kwargs.keys() <= kinds.keys():
+            given = {name: as_vector(value) for name, value in kwargs.items()}
+        else:
+            args, kwargs = replace((tuple(args), dict(kwargs)), as_vector)
+            given = dict(zip(self._names, interface.bind(args, kwargs), strict=True))
+        for name, value in given.items():
+            if (kind_of(value) is TENSOR) is not (kinds[name] is TENSOR):
+                raise WrongArguments(self.name, f"{kinds[name]} as {name}", type(value).__name__)
+        return given
+
+    # --------------------------------------------------------------------------- for executions
+
+    def places_of(self, name: str) -> list[tuple[int, int]]:
+        """The roles that take an input, and its place among their inputs."""
+        at, cut = self._names.index(name), self._built.cut
+        return [(self._rank[rank], cut.inputs[rank].index(at)) for rank in cut.takers(at)]
+
+    def begin(self, given: Mapping[str, Any]) -> RoleExecution:
+        """Start an execution with what is given."""
+        inputs: dict[tuple[int, int], Any] = {}
+        for name, value in given.items():
+            for place in self.places_of(name):
+                inputs[place] = self.operand(name, place[0], value)
+        cut, options = self._built.cut, self._built.plan.assumptions.options.numbers
+        for at, number in enumerate(options, len(self._names)):
+            for rank in cut.takers(at):
+                inputs[self._rank[rank], cut.inputs[rank].index(at)] = number
+        actors = {
+            place: actor for name, actor in self._actors.items() for place in self.places_of(name)
+        }
+        return start(self._handles, inputs, {at: actors[at] for at in actors if at not in inputs})
+
+    def operand(self, name: str, rank: int, value: Any) -> Any:
+        """What is sent for an argument: the value, or a reference to what is at the worker."""
+        if type(value) is not Wrapper or not value.child.remote_links():
+            return value
+        place, link = self._handles[rank].connection.location, value.child
+        if link.location is not place:
+            raise LocationMismatch(
+                f"input {name!r} of {self.name!r}", (str(place.id), str(link.location.id))
+            )
+        id: int = link.id_at_location  # type: ignore[assignment]  # it is at one worker
+        return Reference(id)
+
+    def actor_of(self, name: str) -> str | None:
+        """The worker that is to give an input, if the deployment names one."""
+        return self._actors.get(name)
+
+    def nested(self, outputs: Callable[[int], Sequence[Any]]) -> Any:
+        """What the function returned, with the outputs of the roles in their places."""
+        found = [outputs(self._rank[rank])[place] for rank, place in self._built.cut.outputs]
+        pattern = self._built.plan.program.outputs
+        slots = [slot.index for slot in slots_in(pattern)]
+        return fill_slots(pattern, dict(zip(slots, found, strict=True)))
+
+    def kept_by(self, role: str) -> int | None:
+        """Where a role stands among those that have something to do."""
+        ranks = self._ranks_of(role)
+        return self._rank.get(ranks[0]) if ranks else None
+
+    def explain(self, error: Exception) -> None:
+        """Add to the error of a role the line of the action that failed."""
+        notes = " ".join(getattr(error, "__notes__", ()))
+        for tape in self.tapes:
+            if f"role {tape.name!r}" in notes:
+                add_recorded_line(error, tape.program.program.lines)
+
+    # ------------------------------------------------------------------------------------- cost
+
+    def cost(self, *args: Any, **kwargs: Any) -> ExecutionCost:
+        """What an execution on such arguments sends from role to role: messages and bytes.
+
+        It is computed here, on copies of the state as it was deployed; nothing is sent.
+        """
+        return cost_of(self._built, self._named(args, kwargs), self.tapes)
+
+
+def _renumbered(role: RoleProgram, rank: Mapping[int, int]) -> RoleProgram:
+    """A role among those that have something to do."""
+
+    def moved(ranks: Sequence[int | None]) -> tuple[int | None, ...]:
+        return tuple(None if each is None else rank[each] for each in ranks)
+
+    return dataclasses.replace(role, sources=moved(role.sources), targets=moved(role.targets))
+
+
+class Execution:
+    """One execution of a protocol: what it waits for, and what it gives.
+
+    >>> @sy.protocol(carol=sy.RoleWorker())
+    ... def foo(x, y):
+    ...     return x.send(carol) + y.send(carol)
+    >>> _ = foo.build(torch.ones(1), torch.ones(1))
+    >>> deployed = foo.deploy(carol=bob)
+    >>> execution = deployed.start(x=torch.ones(1))
+    >>> deployed.submit(execution, y=torch.ones(1))
+    >>> execution.outputs["carol"].get(), execution.done()
+    (tensor([2.]), True)
+    """
+
+    def __init__(self, deployment: Deployment, given: Mapping[str, Any]) -> None:
+        self._deployment = deployment
+        self.running = deployment.begin(given)
+        """The execution as the connections have it."""
+
+    def __repr__(self) -> str:
+        return f"<Execution of {self._deployment.name}, {repr(self.running).rpartition('; ')[2]}"
+
+    @property
+    def id(self) -> int:
+        """The number of the execution, which its messages carry."""
+        return self.running.number
+
+    def submit(self, name: str, value: Any, by: Location | None = None) -> None:
+        """Give an input that is missing; see :meth:`Deployment.submit`."""
+        for rank, place in self._deployment.places_of(name):
+            operand = self._deployment.operand(name, rank, value)
+            self.running.submit(rank, place, operand, by)
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """What stays with each role, by its name: one value, or a tuple of them.
+
+        What is at another worker is a pointer; what is here is waited for.
+        """
+        return _Outputs(self._deployment, self.running)
+
+    def result(self) -> Any:
+        """What the function of the protocol returned: pointers, and tensors of what is here."""
+        with _Explained(self._deployment):
+            return self._deployment.nested(self.running.outputs)
+
+    def wait(self, timeout: float | None = None) -> Execution:
+        """Wait until each role has run; returns the execution.
+
+        Raises what failed first, with the line where it was written,
+        :class:`~syft.exceptions.WorkerTimeout` after so many seconds, and
+        :class:`~syft.exceptions.ObjectNotReady` where nothing under way can end it.
+        """
+        with _Explained(self._deployment):
+            self.running.wait(timeout)
+        return self
+
+    def done(self) -> bool:
+        """Whether each role has run, or failed; never waits."""
+        return self.running.done()
+
+    def cancel(self, reason: str = "it is not wanted any more") -> None:
+        """End it at every worker, and free what it has there."""
+        self.running.cancel(reason)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait as a coroutine does; the value is :meth:`result`."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Any:
+        idle = 0
+        while not self.running.done() and idle < PATIENCE:  # another coroutine may bring an input
+            idle = 0 if self.running.progress() else idle + 1
+            await asyncio.sleep(_PAUSE if idle > _BRISK_TURNS else 0)
+        return self.wait().result()
+
+
+class _Outputs(Mapping[str, Any]):
+    """The outputs of an execution, by the names of roles."""
+
+    def __init__(self, deployment: Deployment, running: RoleExecution) -> None:
+        self._deployment, self.running = deployment, running
+
+    def __getitem__(self, role: str) -> Any:
+        rank = self._deployment.kept_by(role)
+        if rank is None:
+            raise KeyError(role)
+        with _Explained(self._deployment):
+            values = self.running.outputs(rank)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def __iter__(self) -> Iterator[str]:
+        return (tape.name for tape in self._deployment.tapes if tape.outputs)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class _Explained:
+    """A context that adds to an error of a role the line of the action that failed."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception):
+            self._deployment.explain(error)

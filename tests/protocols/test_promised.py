@@ -1,0 +1,129 @@
+"""The dynamic form of a protocol: what is done with promises is noted, and replayed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import syft as sy
+from syft.exceptions import LocationMismatch, ProtocolError, UnsupportedOperation, WrongParties
+
+
+@pytest.fixture
+def three(hook):
+    made = [sy.VirtualWorker(hook, id=f"worker{n}") for n in (1, 2, 3)]
+    yield made
+    sy.synchronize()
+    hook.local_worker.collect()
+    for worker in made:
+        worker.close()
+
+
+def test_the_average_of_models(three):
+    models = [worker.Promise.Model() for worker in three]
+    total = (models[0].move(three[2]) + models[1].move(three[2]) + models[2]) / 3
+    total.declare_output()
+    (models[0] * 2).declare_output()
+    protocol = sy.Protocol(*three)
+    assert list(protocol.plans) == ["local", "worker1", "worker2", "worker3"]
+    deployed = protocol.deploy()
+    nets = [nn.Linear(2, 1) for _ in range(3)]
+    vectors = [nn.utils.parameters_to_vector(net.parameters()).detach() for net in nets]
+    doubled, average = deployed.run(*nets)
+    assert (doubled.location, average.location) == (three[0], three[2])
+    torch.testing.assert_close(average.get(), sum(vectors) / 3)
+    torch.testing.assert_close(doubled.get(), 2 * vectors[0])
+    execution = deployed.start()
+    for number in (2, 0, 1):
+        deployed.submit(execution, **{f"worker{number + 1}": vectors[number]})
+    torch.testing.assert_close(execution.outputs["worker3"].get(), sum(vectors) / 3)
+
+
+def test_the_dynamic_form_equals_the_static_form(three):
+    one, two, _ = three
+
+    @sy.protocol(worker1=sy.RoleWorker(), worker2=sy.RoleWorker())
+    def static(x, y):
+        return torch.sin(x.send(worker1) @ x.send(worker1)).move(worker2) * y[0] - 3  # noqa: F821
+
+    x, y = one.Promise.FloatTensor(shape=(2, 2)), two.Promise.FloatTensor(shape=(2, 2))
+    (torch.sin(x @ x).move(two) * y[0] - 3).declare_output()
+    dynamic = sy.Protocol(one, two)
+    static.build(torch.ones(2, 2), torch.ones(2, 2))
+    a, b = torch.randn(2, 2), torch.randn(2, 2)
+    found = dynamic.deploy().run(a, b).get()
+    assert torch.equal(found, static.deploy(worker1=one, worker2=two).run(a, b).get())
+    assert torch.equal(found, torch.sin(a @ a) * b[0] - 3)
+
+
+def test_a_promise_is_kept(three):
+    x = three[0].Promise.FloatTensor(shape=(2,))
+    y = 2 * (x - 1).abs().clamp(min=0.5)
+    assert not y.is_kept()
+    with pytest.raises(ProtocolError, match="not kept"):
+        y.value()
+    x.keep(torch.tensor([0.0, 4.0])).keep(torch.tensor([1.0, 1.0]))
+    assert y.is_kept()
+    assert y.value().get().tolist() == [2, 6]
+    assert y.value().get().tolist() == [1, 1]
+    assert not y.is_kept()
+    with pytest.raises(ProtocolError, match="keep the promises that it is made of"):
+        y.keep(torch.ones(2))
+
+
+def test_what_promises_refuse(three):
+    x, y = (worker.Promise.FloatTensor(shape=(2,)) for worker in three[:2])
+    with pytest.raises(LocationMismatch, match="worker1 and worker2"):
+        x + y
+    shares = x.share(*three)
+    with pytest.raises(UnsupportedOperation, match="mul"):
+        shares * shares
+    with pytest.raises(UnsupportedOperation, match="divided by the same"):
+        shares + shares / 3
+    with pytest.raises(WrongParties):
+        x.share(three[0])
+    with pytest.raises(ProtocolError, match="no output was declared"):
+        sy.Protocol(*three)
+    with pytest.raises(AttributeError):
+        x.no_such_method
+
+
+def test_secure_aggregation(three):
+    worker1, worker2, worker3 = three
+    models = [worker.Promise.Model() for worker in three]
+    shares = [model.share(worker1, worker2, worker3) for model in models]
+    new_model_shares = (shares[0] + shares[1] + shares[2]) / 3
+    for name in ("worker1", "worker2", "worker3"):
+        new_model_shares[name].declare_output()
+    deployed = sy.Protocol(worker1, worker2, worker3).deploy()
+    values = [torch.randn(5) for _ in three]
+    found = []
+    for _ in range(2):
+        outputs = [each.get() for each in deployed.run(*[v.send(w) for v, w in zip(values, three)])]
+        opened = new_model_shares.opened(outputs)
+        torch.testing.assert_close(opened, sum(values) / 3, atol=1e-4, rtol=0)
+        found.append(outputs)
+    assert all(not torch.equal(a, b) for a, b in zip(*found, strict=True))  # drawn anew
+    assert all(abs(share.double()).max() > 2**50 for share in found[0])  # and nothing is seen
+
+
+def test_masks_are_of_the_generator_of_the_system(three, monkeypatch):
+    from syft.ops import secret_integers
+
+    seen = []
+    plain = secret_integers.secrets.token_bytes
+    monkeypatch.setattr(
+        secret_integers.secrets, "token_bytes", lambda n: seen.append(n) or plain(n)
+    )
+    x = three[0].Promise.FloatTensor(shape=(4,))
+    for part in x.share(*three).values():
+        part.declare_output()
+    deployed = sy.Protocol(*three).deploy()
+    seen.clear()
+    torch.manual_seed(0)
+    first = [each.get() for each in deployed.run(torch.ones(4))]
+    torch.manual_seed(0)
+    second = [each.get() for each in deployed.run(torch.ones(4))]
+    assert seen == [32] * 4
+    assert not any(torch.equal(a, b) for a, b in zip(first, second, strict=True))
