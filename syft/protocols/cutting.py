@@ -35,17 +35,8 @@ from syft.program.program import Action, RoleMark, Program, numbered, slots_in
 from syft.program.recording.recorded_actions import OF_SIZES
 from syft.program.role_program import RoleProgram
 
-_HAS_PLACE: Final = (
-    RANDOM
-    | INPLACE
-    | INPLACE_OPTION
-    | MUTATES_OTHERS
-    | GRADIENT
-    | UNINITIALIZED
-    | READS_GRADIENT
-    | SETS_GRADIENT
-)
-"""Operations of which it matters where they run, whatever they read."""
+_HAS_PLACE: Final = RANDOM | GRADIENT | UNINITIALIZED | READS_GRADIENT
+"""Operations of which it matters where they run, besides those that write."""
 _NUMBERS: Final = OF_SIZES | {BY_NAME["torch.Tensor.item"]}
 """Operations that make numbers."""
 _RANDOM: Final = frozenset(op for op, flags in enumerate(FLAGS) if flags & RANDOM)

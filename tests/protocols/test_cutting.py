@@ -396,3 +396,47 @@ def test_state_of_two_roles_is_refused(hook):
     roles = {"alice": RoleWorker(state=(model,)), "bob": RoleWorker(state=(model,))}
     with pytest.raises(ProtocolError, match="state of alice and of bob"):
         recorded(step, torch.ones(2), **roles)
+
+
+def test_gradients_that_are_zeroed_before_they_exist(hook):
+    torch.manual_seed(0)
+    first, second = nn.Linear(2, 2), nn.Linear(2, 1)
+    plain1, plain2 = copy.deepcopy((first, second))
+
+    def step(x):
+        (net1,), (net2,) = alice.state.read(), bob.state.read()  # noqa: F821
+        net1.zero_grad(set_to_none=False)
+        net2.zero_grad(set_to_none=False)
+        net2(net1(x.send(alice)).move(bob)).sum().backward()  # noqa: F821
+        with torch.no_grad():
+            for parameter in (*net1.parameters(), *net2.parameters()):
+                parameter -= 0.1 * parameter.grad
+
+    x = torch.randn(3, 2)
+    built = recorded(step, x, alice=RoleWorker(state=(first,)), bob=RoleWorker(state=(second,)))
+    state = [t.detach().clone().requires_grad_() for t in built.plan.state.read()]
+    for seed in range(3):
+        simulate(built.cut, [x], state, seed)
+        plain1.zero_grad()
+        plain2.zero_grad()
+        plain2(plain1(x)).sum().backward()
+        with torch.no_grad():
+            for parameter in (*plain1.parameters(), *plain2.parameters()):
+                parameter -= 0.1 * parameter.grad
+    torch.testing.assert_close(state, [*plain1.parameters(), *plain2.parameters()])
+
+
+def test_two_backward_passes_over_one_crossing(hook):
+    weight = torch.tensor([2.0, 3.0], requires_grad=True)
+
+    def step(x):
+        (w,) = alice.state.read()
+        there = (w * x.send(alice)).move(bob)  # noqa: F821
+        there.sum().backward(retain_graph=True)
+        (there * 10).sum().backward()
+        return w.grad.clone()
+
+    x = torch.tensor([1.0, 4.0])
+    built = recorded(step, x, alice=RoleWorker(state=(weight,)), bob=None)
+    state = [t.detach().clone().requires_grad_() for t in built.plan.state.read()]
+    assert simulate(built.cut, [x], state, 0)[0].tolist() == [11.0, 44.0]
