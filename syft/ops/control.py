@@ -101,6 +101,20 @@ the limits here: loop less often, or raise the limit
         _BUDGET.reset(token)
 
 
+def check_decides(value: Any) -> None:
+    """Refuse anything to decide by but a tensor or a number: of a container, its length would.
+
+    >>> check_decides((1, 2))
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProgramError: it was to decide by a tuple: decide by a number, a bool or a \
+tensor
+    """
+    if not isinstance(value, (torch.Tensor, int, float)):
+        what = f"it was to decide by a {type(value).__name__}"
+        raise ProgramError(f"{what}: decide by a number, a bool or a tensor")
+
+
 def cond(pred: Any, then: Runnable, otherwise: Runnable, operands: Sequence[Any]) -> Any:
     """Run one of two programs on the operands; ``pred`` is a number, or a tensor of one element.
 
@@ -113,6 +127,7 @@ def cond(pred: Any, then: Runnable, otherwise: Runnable, operands: Sequence[Any]
     recording = RECORDING.get()
     if recording is not None:
         return recording.cond(pred, _as_function(then), _as_function(otherwise), operands)
+    check_decides(pred)
     return (then if pred else otherwise).run(operands)
 
 
@@ -133,11 +148,16 @@ def while_loop(test: Runnable, body: Runnable, operands: Sequence[Any]) -> Any:
     values = tuple(operands)
     budget = _BUDGET.get()
     steps = 1 + test.steps + body.steps
-    while test.run(values):
+    while _is_true(test.run(values)):
         if budget is not None:
             budget.spend(steps)
         values = tuple(body.run(values))
     return values
+
+
+def _is_true(answer: Any) -> bool:
+    check_decides(answer)
+    return bool(answer)
 
 
 def ensure_grad(tensor: torch.Tensor) -> None:

@@ -20,7 +20,8 @@ from weakref import ReferenceType, ref
 
 import torch
 
-from syft.exceptions import OtherPath, PermissionDenied, ProgramError
+from syft.exceptions import OtherPath, PermissionDenied
+from syft.ops.control import check_decides
 from syft.ops.nested import every_tensor, leaves, replace
 from syft.ops.table import BY_NAME, COND, FLAGS, WHILE_LOOP, Function
 from syft.program.lowered import Lowered, Partial
@@ -179,9 +180,7 @@ class GuardedRun:
         :class:`~syft.exceptions.ProgramError` for a value that is neither a tensor nor a number:
         the number of items in a container may be private too.
         """
-        if not isinstance(value, (torch.Tensor, int, float)):
-            what = f"it was to decide by a {type(value).__name__}"
-            raise ProgramError(f"{what}: decide by a number, a bool or a tensor")
+        check_decides(value)
         guard = meet_guards(full_guard_of(value), self.taint)
         if guard is None:
             return None
