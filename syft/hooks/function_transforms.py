@@ -29,7 +29,7 @@ from syft.hooks.ledger import Ledger
 from syft.ops.calls import argument, has_parameter
 from syft.ops.control import RECORDING
 from syft.ops.nested import Arguments, Keywords, every_tensor, leaves
-from syft.ops.table import BY_NAME, FLAGS, NAMES, NUMBERS, RANDOM
+from syft.ops.table import FLAGS, NAMES, NUMBERS, RANDOM, ops_with
 from syft.torch_private import (
     batched_inputs,
     function_transforms,
@@ -323,7 +323,9 @@ class _SameDraws(TorchFunctionMode):
         return self._left.pop(0).clone()
 
 
-_DRAWN_BY_SHAPE: Final = {BY_NAME[f"torch.{kind}_like"] for kind in ("rand", "randn", "randint")}
+_DRAWN_BY_SHAPE: Final = {
+    op for op in ops_with(RANDOM) if NAMES[op].startswith("torch.") and NAMES[op].endswith("_like")
+}
 _DRAWS: Final[dict[str, Callable[[], Any]]] = {"error": _NoDraws, "same": _SameDraws}
 
 

@@ -289,7 +289,7 @@ def _show_warning(
     """Show a warning of torch's that names a line of syft, which ran the operation for a worker, at
     the line of the user that asked."""
     if file.startswith(SYFT) and _is_wanted():
-        file, line = file_and_line(place_of_user(3))  # the frame between is of warnings.py
+        file, line = file_and_line(place_of_user(3))  # the frame between is that of `warnings`
     shown(message, kind, file, line, *others[:1])
 
 

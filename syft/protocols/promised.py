@@ -21,13 +21,13 @@ from torch import nn
 from syft.exceptions import LocationMismatch, ProtocolError, UnsupportedOperation, WrongParties
 from syft.hooks.ledger import EXTENSIONS
 from syft.ops.nested import leaves, replace
-from syft.ops.secret_integers import secret_like
+from syft.ops.secret_integers import on_grid, secret_like
 from syft.workers.shells.worker import Worker
 
 _DECLARED: WeakKeyDictionary[Worker, list[PromisedTensor]] = WeakKeyDictionary()
 """The outputs that were declared at each worker, and are part of no protocol yet."""
-_GRID: Final = 2.0**16
-"""Shares are whole multiples of one part in so many, as those of fixed precision."""
+_GRID_BITS: Final = 16
+"""Shares are whole multiples of 2^-16, as those of fixed precision."""
 _serial = itertools.count()
 
 
@@ -95,8 +95,8 @@ class PromisedTensor:
 
         The worker that has the tensor draws the integers, from the generator of its operating
         system, and sends each worker one share.  Shares are added, and multiplied or divided by
-        public numbers.  Raises :class:`~syft.exceptions.WrongParties` for fewer than two workers,
-        or one twice.
+        public numbers.  Numbers beyond 2^36, infinity and NaN are refused when it runs.  Raises
+        :class:`~syft.exceptions.WrongParties` for fewer than two workers, or one twice.
 
         >>> x = bob.Promise.FloatTensor(shape=(2,)).share(alice, bob)
         >>> x["alice"], ((x + x) / 3).scale
@@ -105,7 +105,7 @@ class PromisedTensor:
         names = tuple(str(worker.id) for worker in workers)
         if len(names) < 2 or len({*names}) < len(names):
             raise WrongParties(names, "name two workers or more, each once")
-        whole = PromisedTensor(self.worker, lambda x: (x.double() * _GRID).round().long(), self)
+        whole = PromisedTensor(self.worker, lambda x: on_grid(x, _GRID_BITS), self)
         masks = [PromisedTensor(self.worker, secret_like, whole) for _ in workers[1:]]
         rest = PromisedTensor(self.worker, lambda given: given[0] - sum(given[1:]), [whole, *masks])
         parts = zip(workers, [rest, *masks], strict=True)
@@ -114,7 +114,7 @@ class PromisedTensor:
                 str(worker.id): part if worker is self.worker else part.move(worker)
                 for worker, part in parts
             },
-            _GRID,
+            2.0**_GRID_BITS,
         )
 
     # ------------------------------------------------------------------------------------- values

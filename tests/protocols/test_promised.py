@@ -127,3 +127,17 @@ def test_masks_are_of_the_generator_of_the_system(three, monkeypatch):
     second = [each.get() for each in deployed.run(torch.ones(4))]
     assert seen == [32] * 4
     assert not any(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("beyond", [1e20, float("nan"), float("-inf"), 2.0**36])
+def test_what_the_grid_cannot_hold_is_refused(hook: sy.TorchHook, beyond: float) -> None:
+    alice, bob = (sy.VirtualWorker(hook, id=name) for name in ("alice", "bob"))
+    one, other = (worker.Promise.FloatTensor(shape=(2,)) for worker in (alice, bob))
+    total = one.share(alice, bob) + other.share(alice, bob)
+    for share in total.values():
+        share.declare_output()
+    deployed = sy.Protocol(alice, bob).deploy()
+    with pytest.raises(UnsupportedOperation, match=r"beyond 2\^36"):
+        deployed.run(torch.tensor([1.0, beyond]), torch.ones(2)).get()
+    shares = deployed.run(torch.tensor([1.0, 2.0**36 - 2.0**12]), torch.ones(2))
+    assert total.opened([share.get() for share in shares]).tolist() == [2, 2.0**36 - 2.0**12]
