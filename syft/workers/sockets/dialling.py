@@ -160,11 +160,9 @@ class Target:
         )
 
     def _welcome(self, websocket: WebSocket, until: float) -> Welcome:
-        """Wait for the answer to the hello."""
-        while True:
+        """Wait for the answer to the hello; who refuses it may have gone when that is read."""
+        while not websocket.messages:
             written = websocket.flush()
-            if websocket.messages:
-                break
             left = until - time.monotonic()
             if left <= 0:
                 raise TimeoutError("the worker did not answer in time")

@@ -76,8 +76,8 @@ def test_a_user_called_as_another_one_cannot_keep_its_promises(book: TokenBook) 
         assert kind_of(ann, Promise(1, (500,), "ann")) == "Done"
         id = held_id(worker)
         assert type(eve.ask(Annotate(1, id, ("#mine",)))) is Failure
-        assert type(eve.ask(Duplicate(2, id, 500))) is Failure
-        assert kind_of(ann, Duplicate(2, id, 500)) == "Done"
+        assert kind_of(eve, Duplicate(2, id, 500)) == "Done", "that it is taken is not told her"
+        assert kind_of(ann, Duplicate(2, id, 500)) == "Done", "and it was not kept by hers"
 
 
 def test_who_came_before_the_user_had_a_token_has_to_leave(book: TokenBook) -> None:
