@@ -104,6 +104,7 @@ def serve_behind_socket(link: Link) -> None:
                     tokens=deserialize(body),
                     anonymous=True,
                     allow_plans=True,
+                    dial=("127.0.0.0/8",),
                 )
                 # The owner of each knows the workers of all tests, by their names.
                 server.core.place_of = str
