@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from syft.exceptions import SyftError
 from syft.node import approve_command, doctor_command, token_command, worker_command
+from syft.version import software
 
 COMMANDS = (
     worker_command.add_command,
@@ -34,8 +35,11 @@ def command_line() -> argparse.ArgumentParser:
     'bob'
     """
     parser = argparse.ArgumentParser(
-        prog="syft", description="Data that lives elsewhere, or that nobody may see."
+        prog="syft",
+        description="Data that lives elsewhere, or that nobody may see.",
+        epilog="`syft check ADDRESS` says at once whether a worker answers.",
     )
+    parser.add_argument("--version", action="version", version=software())
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add_command in COMMANDS:
         add_command(commands)
@@ -54,7 +58,15 @@ def main(arguments: Sequence[str] | None = None, clock: Callable[[], float] = ti
     ...     text = main(["token", "new", "--user", "ann", "--token-file", file], lambda: 0.0)
     syft_...
     """
-    options = command_line().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["worker"]:
+            given[1:] = worker_command.worker_options().with_file(given[1:])
+    except (SyftError, OSError) as error:
+        print(f"syft: {error}", file=sys.stderr)
+        return worker_command.NOT_STARTED
+    options = command_line().parse_args(given)
+    options.arguments = given[1:]
     try:
         status: int | None = options.run(options, clock())
         return status or 0

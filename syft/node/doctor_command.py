@@ -51,6 +51,7 @@ BYTES: Final = 8_000_000
 """Bytes of a tensor that is sent and fetched, ``REPEATS`` times; the fastest counts."""
 REPEATS: Final = 3
 _SECONDS: Final = 10.0
+_IN_BYTES: Final = ("bytes", "letters")
 
 STEPS: Final = (
     "address",
@@ -155,7 +156,19 @@ def _said_at_the_start(
     sizes = welcome.sizes
     most = "" if sizes is None else f"messages of up to {size(sizes.max_bytes)}, "
     beat = f"a heartbeat every {worker.line.heartbeat:g} s"
-    yield Finding("limits", f"{most}{beat}, objects kept {welcome.lease:g} s for who is gone")
+    kept = f"objects kept {welcome.lease:g} s for who is gone"
+    yield Finding("limits", f"{most}{beat}, {kept}{_limits_of_a_user(welcome)}")
+
+
+def _limits_of_a_user(welcome: Welcome) -> str:
+    """What one user may have at the worker; workers of earlier versions do not say it."""
+    if not welcome.limits:
+        return ""
+    lines = (
+        f"{'':18}{name:16}{size(number) if name in _IN_BYTES else f'{number:,}'}"
+        for name, number in welcome.limits.items()
+    )
+    return "\n".join(("; one user may have", *lines))
 
 
 def _encryption(address: Address, fingerprint: str | None, ca_file: str | None) -> str:
@@ -254,6 +267,7 @@ _ADVICE_BY_CODE: Final = {
     "version": "Install the same version of syft at both ends.",
     "operations": "Install the same version of syft at both ends.",
     "token": "Ask the worker's owner for a token (`syft token new --user NAME`), and give it.",
+    "connections": "Close connections that you do not use, or ask the worker's owner for more.",
     "locked": "Wait a minute, and try once with the right token.",
 }
 _STEP_OF_CODE: Final = {"version": "versions", "operations": "versions"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -19,13 +20,18 @@ from typing import TYPE_CHECKING
 from syft.exceptions import SyftError, UnusableSetting
 from syft.node.announcement import announcement
 from syft.node.approve_command import read_approvals
+from syft.node.config_file import Options
 from syft.node.destinations import add_destination_option, read_destinations
 from syft.node.freed_memory import KEPT, keep_freed_memory
+from syft.node.metrics import MetricsServer
 from syft.node.offered_data import OfferedTensor, add_data_options, read_offered
 from syft.node.serving_process import allow_many_sockets, serve_until_stopped
 from syft.node.worker_log import FORMATS, LEVELS, logging_to
+from syft.serde.limits import Limits
+from syft.trust.lockout import Lockout
 from syft.trust.tokens import TokenBook
 from syft.workers.core.peer_limits import PeerLimits
+from syft.workers.sockets.admission import MOST_CONNECTIONS
 from syft.workers.sockets.address import is_loopback
 from syft.workers.sockets.server import WebsocketServerWorker
 
@@ -57,14 +63,27 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--keep-memory",
         type=_megabytes,
-        default=KEPT,
+        default=str(KEPT >> 20),
         metavar="MB",
-        help="freed memory that is kept, so that large tensors need no fresh pages (%d); 0 for none"
-        % (KEPT >> 20),
+        help="freed memory that is kept, so that large tensors need no fresh pages (%(default)s); "
+        "0 for none",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a TOML file with these options, a key each, and a table [[data]] for each file; what "
+        "is typed beside it wins",
+    )
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print the file that says what was typed, and what may be said besides, and end",
     )
     _add_address_options(parser)
     add_data_options(parser)
     _add_caller_options(parser)
+    _add_limit_options(parser)
+    _add_metrics_options(parser)
     parser.set_defaults(run=_run)
 
 
@@ -113,20 +132,12 @@ def _add_caller_options(parser: argparse.ArgumentParser) -> None:
         help="the roles of protocols that may send private values on, made with `syft approve`",
     )
     group.add_argument(
-        "--lease",
-        type=_seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="how long the objects of a caller that is gone are kept for it (60)",
-    )
-    group.add_argument(
-        "--limit",
-        type=_limit,
+        "--trusted-proxy",
         action="append",
         default=[],
-        metavar="NAME=NUMBER",
-        help="what one caller may have here at a time (bytes, objects …) or ask of one operation "
-        "(elements …), as sy.PeerLimits has them; may be repeated",
+        metavar="ADDRESS",
+        help="a proxy, or a network of them, that says in X-Forwarded-For where a caller is (unix: "
+        "who comes over the Unix socket); may be repeated",
     )
     group.add_argument(
         "--dial",
@@ -138,6 +149,59 @@ def _add_caller_options(parser: argparse.ArgumentParser) -> None:
         "those through the caller)",
     )
     add_destination_option(group)
+
+
+def _add_limit_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "limits", "of one user over all its connections, or of an address without a token"
+    )
+    group.add_argument(
+        "--memory",
+        type=_size,
+        metavar="SIZE",
+        help="of its objects and their graphs, as 4GB (16GB)",
+    )
+    group.add_argument(
+        "--connections",
+        type=_count,
+        default=MOST_CONNECTIONS,
+        metavar="NUMBER",
+        help=f"connections, with those that may come back ({MOST_CONNECTIONS:,})",
+    )
+    group.add_argument(
+        "--limit",
+        type=_limit,
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="what one user may have here at a time (bytes, objects …) or ask of one operation "
+        "(elements …), as sy.PeerLimits has them; may be repeated",
+    )
+    group.add_argument(
+        "--message-size", type=_size, metavar="SIZE", help="bytes of one message (4GB)"
+    )
+    for option, default, text in (
+        ("--lease", 60.0, "how long the objects of a caller that is gone are kept for it"),
+        ("--heartbeat", 2.0, "after how long a silence a caller is asked for a sign of life"),
+        ("--lockout", 60.0, "how long an address with too many wrong tokens is not listened to"),
+    ):
+        help = f"{text} ({default:g})"
+        group.add_argument(option, type=_seconds, default=default, metavar="SECONDS", help=help)
+    group.add_argument(
+        "--wrong-tokens",
+        type=_count,
+        default=10,
+        metavar="NUMBER",
+        help="how many within a minute are too many (10)",
+    )
+
+
+def _add_metrics_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "supervision", "/healthz, /readyz and /metrics over HTTP, on a port of their own"
+    )
+    group.add_argument("--metrics-port", type=_port, help="(off); 0 for any that is free")
+    group.add_argument("--metrics-host", default="127.0.0.1", help="(this machine alone)")
 
 
 def _port(text: str) -> int:
@@ -161,9 +225,23 @@ def _megabytes(text: str) -> int:
     return size << 20
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"([0-9]+)\s*([kMGT]?)B?", text)
+    if found is None or not int(found[1]):
+        raise ValueError(text)
+    return int(found[1]) * 1000 ** " kMGT".index(found[2] or " ")
+
+
 def _limit(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
-    if name not in _LIMITS or int(number) < 0:
+    if name not in _LIMITS or int(number) < 1:
         raise ValueError(text)
     return name, int(number)
 
@@ -172,22 +250,57 @@ _LIMITS = [field.name for field in fields(PeerLimits)]
 
 # argparse names a type by its function where a value is wrong.
 _port.__name__, _seconds.__name__, _megabytes.__name__ = "port", "number of seconds", "size in MB"
+_count.__name__, _size.__name__ = "number over 0", "size (over 0, as 500MB or 4GB)"
 _limit.__name__ = f"limit (a number for one of {', '.join(_LIMITS)})"
 
 
+def worker_options() -> Options:
+    """The options of the command that a file may have.
+
+    >>> worker_options().from_table({"id": "bob"}, "worker.toml")
+    ['--id=bob']
+    """
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    add_command(commands)
+    return Options(commands.choices["worker"])
+
+
 def _run(options: argparse.Namespace, now: float) -> int:
+    if options.print_config:
+        print(worker_options().shown(options.arguments))
+        return 0
     allow_many_sockets()
     keep_freed_memory(options.keep_memory)
     try:
         _check(options)
         held = read_offered(options.data)
         server = _server(options, held)
+        metrics = _supervised(options, server)
     except (SyftError, OSError, UnicodeError) as error:
         print(f"syft: {_problem(options, error)}", file=sys.stderr)
         return NOT_STARTED
     text = announcement(server, held, options.token_file)
+    if metrics is not None:
+        text = f"{text}\nsupervised at http://{metrics.address} (/healthz, /readyz, /metrics)"
     with logging_to(sys.stderr, server.id, options.log, options.log_level) as line:
-        return serve_until_stopped(server, text, line if sys.stderr.isatty() else None)
+        status = serve_until_stopped(server, text, line if sys.stderr.isatty() else None)
+    if metrics is not None:
+        metrics.close()
+    return status
+
+
+def _supervised(options: argparse.Namespace, server: WebsocketServerWorker) -> MetricsServer | None:
+    """What answers supervisors, if the owner wants that."""
+    if options.metrics_port is None:
+        return None
+    try:
+        return MetricsServer(server, options.metrics_host, options.metrics_port)
+    except OSError as error:
+        server.close()
+        where = f"{options.metrics_host}, port {options.metrics_port}"
+        expected = "an address of this machine that is free"
+        raise UnusableSetting("--metrics-port", expected, f"{where} ({error.strerror})") from None
 
 
 def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> WebsocketServerWorker:
@@ -204,15 +317,25 @@ def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> Webso
         tokens=options.token_file,
         anonymous=options.anonymous or None,
         allow_plans=options.allow_plans,
-        peer_limits=PeerLimits(**dict(options.limit)),
+        limits=None if options.message_size is None else Limits(max_bytes=options.message_size),
+        peer_limits=PeerLimits(**_limits_of_users(options)),
         destinations=read_destinations(options.destination),
         dial=options.dial,
         lease=options.lease,
+        heartbeat=options.heartbeat,
+        connections=options.connections,
+        trusted_proxies=options.trusted_proxy,
+        lockout=Lockout(options.wrong_tokens, pause=options.lockout),
     )
     server.hold(*(offered.tensor for offered in held))
     for digest, names in (read_approvals(options.approvals) if options.approvals else {}).items():
         server.approve(digest, names)
     return server
+
+
+def _limits_of_users(options: argparse.Namespace) -> dict[str, int]:
+    memory = {} if options.memory is None else {"bytes": options.memory}
+    return {**dict(options.limit), **memory}
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import syft_command
+
 from syft.exceptions import FileRefused
 from syft.node.cli import main
 from syft.trust.tokens import Grant, TokenBook
@@ -169,7 +171,8 @@ def test_an_interrupt_is_no_traceback(command: Command, monkeypatch: pytest.Monk
 
 def test_the_command_that_is_installed_is_this_one() -> None:
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())
-    assert project["project"]["scripts"] == {"syft": f"{main.__module__}:{main.__name__}"}
+    assert project["project"]["scripts"] == {"syft": "syft_command:main"}
+    assert syft_command.main(["token", "list", "--token-file", "none"]) == 1
 
 
 def test_the_module_is_the_command(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ EVERYTHING: Final = KINDS | GRADIENTS
 
 
 class Session:
-    """The state that a worker keeps for one connection to it.
+    """The state that a worker keeps for one connection to it; ``account`` is that of its user.
 
     >>> Session().failures
     0
@@ -75,12 +75,12 @@ class Session:
 
     __slots__ = ("failures", "numbers", "account", "unseen")
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account | None = None) -> None:
         self.failures = 0
         """The number of failures sent over the connection."""
         self.numbers: Table | None = None
         """The definitions behind the numbers that the caller has used."""
-        self.account = Account()
+        self.account = account or Account()
         """What the caller has at the worker, for the limits that it is under."""
         self.unseen: UnseenIds | None = None
         """The ids of others' objects that the caller has named."""

@@ -2,17 +2,18 @@
 
 :class:`~syft.serde.limits.Limits` bounds one message.  A caller may send many small ones, each of
 which leaves something behind, and a few bytes can ask for an operation that never ends.  So the
-worker also counts by caller, which is by connection: whoever exceeds a limit gets
+worker also counts by caller, which is by connection, and where users have tokens by user
+(:mod:`~syft.workers.sockets.admission`): whoever exceeds a limit gets
 :class:`~syft.exceptions.LimitExceeded`, and nothing of the refused request is stored.  All others
 go on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
-from syft.exceptions import LimitExceeded
+from syft.exceptions import LimitExceeded, UnusableSetting
 
 MAX_NESTED: Final = 16
 """The most requests of other workers that a worker handles inside one another."""
@@ -69,7 +70,7 @@ class PeerLimits:
 
     What a caller has counts from when it is stored until it is dropped, kept, run or ended; what a
     graph keeps until nothing leads to it.  A leaf counts with its gradient once a graph begins
-    there.
+    there.  Raises :class:`~syft.exceptions.UnusableSetting` for a limit that is not over 0.
 
     >>> bob = sy.VirtualWorker(hook, id="bob", peer_limits=PeerLimits(bytes=1000))
     >>> x = torch.ones(200).send(bob)
@@ -107,6 +108,13 @@ class PeerLimits:
     elements: int = 1 << 32
     """Elements that one operation reads and makes, repeated ones of an expanded tensor included."""
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            number = getattr(self, field.name)
+            if not number > 0:
+                setting = f"peer_limits.{field.name}"
+                raise UnusableSetting(setting, "a number over 0", repr(number))
+
 
 DEFAULT_PEER_LIMITS = PeerLimits()
 """The limits where none are given."""
@@ -119,7 +127,10 @@ class Account:
     0
     """
 
-    __slots__ = ("objects", "bytes", "promises", "parked", "tags", "executions", "letters")
+    __slots__ = (
+        *("objects", "bytes", "promises", "parked", "tags", "executions", "letters"),
+        "__weakref__",
+    )
 
     def __init__(self) -> None:
         self.objects = self.bytes = self.promises = self.parked = self.tags = self.executions = 0

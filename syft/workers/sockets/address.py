@@ -1,5 +1,7 @@
 """Addresses of workers: ``ws://host:port``, ``wss://host:port`` and ``unix:///path``.
 
+Behind a proxy that serves several, a worker has a path too: ``wss://host:port/bob``.
+
 Off this machine everything is encrypted: ``ws://`` is for loopback alone.  That is decided by the
 address a connection has in the end, and not by the name that somebody wrote.
 """
@@ -7,6 +9,7 @@ address a connection has in the end, and not by the name that somebody wrote.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
@@ -19,7 +22,7 @@ class Address:
     """Where a worker is. ``scheme`` is ``ws``, ``wss`` or ``unix``.
 
     >>> Address.parse("ws://localhost:8777")
-    Address(scheme='ws', host='localhost', port=8777)
+    Address(scheme='ws', host='localhost', port=8777, path='')
     >>> print(Address.parse("unix:///tmp/bob.sock"))
     unix:///tmp/bob.sock
     """
@@ -27,6 +30,8 @@ class Address:
     scheme: str
     host: str
     port: int = 0
+    path: str = ""
+    """What a proxy in front of the worker knows it by, as ``/bob``."""
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -35,16 +40,16 @@ class Address:
         if parts.scheme == "unix" and parts.path:
             return cls("unix", parts.netloc + parts.path)
         port = _port_of(parts)
-        extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username
+        extra = parts.query or parts.fragment or parts.username or not _is_path(parts.path)
         if parts.scheme not in ("ws", "wss") or not parts.hostname or port is None or extra:
             raise WrongAddress(text)
-        return cls(parts.scheme, parts.hostname, port)
+        return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
 
     def __str__(self) -> str:
         if self.scheme == "unix":
             return f"unix://{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
 
     @property
     def uri(self) -> str:
@@ -53,7 +58,9 @@ class Address:
         >>> Address.parse("unix:///tmp/bob.sock").uri
         'ws://localhost/'
         """
-        return "ws://localhost/" if self.scheme == "unix" else f"{self}/"
+        if self.scheme == "unix":
+            return "ws://localhost/"
+        return str(self) if self.path else f"{self}/"
 
     def dial(self, seconds: float) -> socket.socket:
         """A connected socket, not encrypted yet.
@@ -87,6 +94,11 @@ class Address:
             sock.close()
             raise InsecureAddress(str(self))
         return sock
+
+
+def _is_path(text: str) -> bool:
+    """Whether a request may ask for a path as it is: in letters that need no quoting."""
+    return re.fullmatch(r"(/[A-Za-z0-9._~-]+)*/?", text) is not None
 
 
 def _port_of(parts: SplitResult) -> int | None:

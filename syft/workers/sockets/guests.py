@@ -27,6 +27,7 @@ from syft.trust.tickets import SpentTickets, Ticket
 from syft.trust.tokens import Grant, TokenBook
 from syft.version import software
 from syft.workers.core.peer import Peer, ProgramMark, Session
+from syft.workers.sockets.admission import Admissions
 from syft.workers.sockets.handshake import ServerHandshake
 from syft.workers.sockets.line import Channel, Line
 from syft.workers.sockets.line_messages import (
@@ -137,6 +138,9 @@ class Caller:
         if self.websocket is None:
             if not self._handshake.advance():
                 return False
+            self.host = self._reception.admissions.proxies.caller(
+                self.host, self._handshake.forwarded
+            )
             self.websocket = WebSocket(self.stream, False, self._reception.limits, trusted=False)
             self.websocket.feed(self._handshake.rest)
         if not self.websocket.messages:
@@ -179,6 +183,8 @@ class Reception:
         lease: float = 60.0,
         heartbeat: float = 2.0,
         forget: Callable[[Guest], None] = lambda guest: None,
+        admissions: Admissions | None = None,
+        lockout: Lockout | None = None,
     ) -> None:
         self.worker = worker
         self.board = board
@@ -187,7 +193,8 @@ class Reception:
         self.anonymous = anonymous
         self.lease = lease
         self.heartbeat = heartbeat
-        self.lockout = Lockout()
+        self.lockout = Lockout() if lockout is None else lockout
+        self.admissions = admissions or Admissions()
         self.guests: dict[str, Guest] = {}
         """By the id of their line."""
         self._by_peer: dict[int, Guest] = {}
@@ -207,6 +214,7 @@ class Reception:
         try:
             guest, received = self._admit(caller, hello)
         except NotWelcome as refusal:
+            self.admissions.refused[refusal.code] += 1
             # Two workers that part at once may lose each other's farewell, and one comes back.
             left = hello.resume is not None and hello.resume.line not in self.guests
             say = STRANGERS.info if left else STRANGERS.warning
@@ -215,6 +223,7 @@ class Reception:
             caller.websocket.put([text], TEXT)
             raise ConnectionAbortedError(refusal.reason) from None
         line = guest.line
+        self.admissions.admitted += 1
         welcome = Welcome(
             worker=self.worker.id,
             protocol=PROTOCOL,
@@ -231,6 +240,7 @@ class Reception:
             lease=self._lease_of(guest),
             received=line.received,
             clock=steady_time(),
+            limits=self.admissions.limits(self.worker.core.store.charges.limits),
         )
         caller.websocket.put([encode_greeting(welcome)], TEXT)
         caller.websocket.trusted = True
@@ -270,11 +280,11 @@ class Reception:
             if (known := self.guests.get(resume.line)) is None or known.root is not carrier:
                 raise NotWelcome("unknown line", "no such line leads through this tunnel")
             return self._known(resume), resume.received
-        if ticket is None or self._session(ticket) != carrier.line.id:
+        if ticket is None or self._session_of(ticket) != carrier.line.id:
             raise NotWelcome("ticket", "who comes through a tunnel has a ticket of who opened it")
         return self._with_ticket(caller, hello, ticket), 0
 
-    def _session(self, ticket: str) -> str | None:
+    def _session_of(self, ticket: str) -> str | None:
         with contextlib.suppress(TicketRefused):
             return tickets.session_of(ticket)
         return None
@@ -403,6 +413,9 @@ class Reception:
                 guest.line.end("a user has this name now")
 
     def _enter(self, guest: Guest) -> Guest:
+        others = [(one.user, one.host) for one in self.guests.values()]
+        if (why := self.admissions.excess(guest.user, guest.host, others)) is not None:
+            raise NotWelcome("connections", why)
         line = guest.line
         line.id, line.secret = self._mark + secrets.token_urlsafe(16), secrets.token_urlsafe(32)
         line.user = guest.user
@@ -413,13 +426,17 @@ class Reception:
         guest.grants[guest.user] = guest.grant
         channel = line.channel(0)
         channel.host = self.worker
-        peer = self._peer(guest, guest.name, guest.user, Session(), guest.grant)
+        peer = self._peer(guest, guest.name, guest.user, self._session(guest), guest.grant)
         peer.place = guest.origin.mark, guest.said_name
         channel.peer = peer
         guest.stand_in = channel.caller = self._stand_in(guest, guest.said_name, channel)
         self.worker.callers[peer] = channel
         VISITS.info("let in %s%s", guest.name, f" for {guest.user}" if guest.user else "")
         return guest
+
+    def _session(self, guest: Guest, user: str | None = None) -> Session:
+        """A new session, whose limits are those of a user: of the guest's, if none is named."""
+        return Session(self.admissions.account(user or guest.user, guest.host))
 
     def _stand_in(self, guest: Guest, name: str, channel: Channel) -> LineWorker:
         """What stands here for the worker at the other end of a channel."""
@@ -476,7 +493,7 @@ class Reception:
         if beside is not None and beside.peer is not None:
             name, session = beside.peer.name, beside.peer.session
         else:
-            name, session = self._name_beside(guest, opening.source), Session()
+            name, session = self._name_beside(guest, opening.source), self._session(guest, user)
         guest.users.add(user)
         channel.peer = self._peer(guest, name, user, session, grant)
         channel.peer.place = guest.origin.mark, opening.source

@@ -41,6 +41,8 @@ class ServerHandshake:
         self.stream = stream
         self.since = time.monotonic()
         self.rest = b""
+        self.forwarded: list[str] = []
+        """What proxies say of whence the connection comes."""
         self._data = bytearray()
         self._memory = memoryview(bytearray(4096))
 
@@ -65,6 +67,7 @@ class ServerHandshake:
         requests = [event for event in protocol.events_received() if isinstance(event, Request)]
         if not requests:
             raise ConnectionAbortedError("this is no request for a WebSocket")
+        self.forwarded = requests[0].headers.get_all("X-Forwarded-For")
         response = protocol.accept(requests[0])
         protocol.send_response(response)
         self.stream.write([b"".join(protocol.data_to_send())])

@@ -82,7 +82,8 @@ class Welcome(Greeting, tag="welcome"):
 
     ``name`` is how the worker calls the caller, ``secret`` what the caller needs to go on with the
     line ``line`` over another connection, and ``received`` how many of its messages have arrived.
-    ``clock`` is what the worker's clock shows (seconds since 1970), by which tickets expire.
+    ``clock`` is what the worker's clock shows (seconds since 1970), by which tickets expire,
+    and ``limits`` what one user may have there, for people.
     """
 
     worker: str
@@ -100,6 +101,7 @@ class Welcome(Greeting, tag="welcome"):
     lease: float = 0.0
     received: int = 0
     clock: float | None = None
+    limits: dict[str, int] | None = None
 
 
 class Refused(Greeting, tag="refused"):

@@ -18,6 +18,7 @@ from syft.exceptions import FileRefused, UnusableSetting, WorkerLost, WorkerRefu
 from syft.serde.limits import Limits
 from syft.trust.certificates import Identity, own_certificate, server_context
 from syft.trust.certificates import passing_context
+from syft.trust.lockout import Lockout
 from syft.trust.pinned_tls import fingerprint_of
 from syft.trust.tokens import TokenBook
 from syft.workers.client.connection import Connection
@@ -25,6 +26,7 @@ from syft.workers.client.transport import Location
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.shells.virtual import Hooked, VirtualWorker
+from syft.workers.sockets.admission import MOST_CONNECTIONS, Admissions, check_limit
 from syft.workers.sockets.address import Address, is_loopback
 from syft.workers.sockets.dial_rules import DialRules
 from syft.workers.sockets.failure_log import FailureLog
@@ -68,7 +70,10 @@ class WebsocketServerWorker(VirtualWorker):
     thread of its own.
 
     ``lease`` is how many seconds what a caller has made outlives its connection, and ``heartbeat``
-    after how many seconds of silence a caller is asked for a sign of life.  ``log_msgs`` and
+    after how many seconds of silence a caller is asked for a sign of life.  ``connections`` is how
+    many one user may have.  ``trusted_proxies`` are addresses or networks whose ``X-Forwarded-For``
+    says where a caller is; ``lockout`` says when an address has tried too many wrong tokens (a
+    :class:`~syft.trust.lockout.Lockout`).  ``log_msgs`` and
     ``verbose`` are taken for programs written for earlier versions, and change nothing: the log is
     that of ``syft.worker``.
 
@@ -107,7 +112,13 @@ class WebsocketServerWorker(VirtualWorker):
         dial: Iterable[str] = (),
         lease: float = 60.0,
         heartbeat: float = 2.0,
+        connections: int = MOST_CONNECTIONS,
+        trusted_proxies: Iterable[str] = (),
+        lockout: Lockout | None = None,
     ) -> None:
+        check_limit("lease", lease)
+        check_limit("heartbeat", heartbeat)
+        admissions = Admissions(connections, trusted_proxies)
         network = OutsideNetwork()
         network.lookup = self._find
         self.board = ServingBoard(network, self._accept, self._look, self._accept_tunnel)
@@ -143,6 +154,8 @@ class WebsocketServerWorker(VirtualWorker):
             lease,
             heartbeat,
             self._forget,
+            admissions,
+            lockout,
         )
         self.core.addressed = self._addressed
         self.core.place_of = self._place_of

@@ -114,6 +114,10 @@ class ServingBoard(Board):
         self.openings = Openings(self, accept)
         self._house = house
         self._running: tuple[float, Frame, Peer] | None = None
+        self.served_for = 0.0
+        """Seconds that requests have taken."""
+        self.serves = False
+        """Whether the loop runs."""
         self._ended = False
         self._share = EqualShare(self.lines)
         self._told_busy: dict[Line, float] = {}
@@ -132,13 +136,14 @@ class ServingBoard(Board):
         """Serve until :meth:`stop` is called."""
         standby = threading.Thread(target=self._stand_by, name="syft standby", daemon=True)
         standby.start()
+        self.serves = True
         try:
             with self.monitor, self.io:
                 while self.stopping is None:
                     self._loop(True)
         finally:
             self.stopping = self.stopping or "it has stopped"
-            self._ended = True
+            self.serves, self._ended = False, True
             standby.join()
 
     def stop(self, reason: str) -> None:
@@ -222,6 +227,7 @@ class ServingBoard(Board):
             return core.respond(frame, peer)
         finally:
             self.io.enter_again(held)
+            self.served_for += time.monotonic() - self._running[0]
             self._running = None
             while self._lost:  # before the next request asks what has become of it
                 self._lose(*self._lost.popleft())
@@ -300,6 +306,12 @@ class ServingBoard(Board):
             self.write_all()
         finally:
             self._stands_in = False
+
+    @property
+    def running_for(self) -> float:
+        """Seconds that the request takes which is being served; 0 if there is none."""
+        running = self._running
+        return 0.0 if running is None else time.monotonic() - running[0]
 
     def doing(self) -> str:
         """Which operation runs, and for whom."""

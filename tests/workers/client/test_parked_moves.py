@@ -243,7 +243,8 @@ def test_a_destination_that_has_no_room_says_so(hook: sy.TorchHook, worker: Any)
 
 
 def test_a_promise_that_is_refused_takes_the_move_back(hook: sy.TorchHook, worker: Any) -> None:
-    full = sy.VirtualWorker(hook, id="full", peer_limits=PeerLimits(promises=0))
+    full = sy.VirtualWorker(hook, id="full", peer_limits=PeerLimits(promises=1))
+    taken = full.promise()
     promise = worker.promise()
     moving = promise + 1
     with pytest.raises(LimitExceeded):

@@ -405,7 +405,7 @@ def late(*about: Any) -> None:
 
 
 def test_addresses_that_are_none(hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch) -> None:
-    for address in ("", "dan", "ws://dan", "http://dan:80", "ws://dan:x", "wss://dan:1/path"):
+    for address in ("", "dan", "ws://dan", "http://dan:80", "ws://dan:x", "wss://dan:1/a b"):
         with pytest.raises(WrongAddress):
             sy.connect(address)
     with pytest.raises(ConnectionRefusedError, match="answers at ws://127.0.0.1:1.*syft doctor"):
