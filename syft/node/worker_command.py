@@ -284,7 +284,7 @@ def _run(options: argparse.Namespace, now: float) -> int:
     if metrics is not None:
         text = f"{text}\nsupervised at http://{metrics.address} (/healthz, /readyz, /metrics)"
     with logging_to(sys.stderr, server.id, options.log, options.log_level) as line:
-        status = serve_until_stopped(server, text, line if sys.stderr.isatty() else None)
+        status: int = serve_until_stopped(server, text, line if sys.stderr.isatty() else None)
     if metrics is not None:
         metrics.close()
     return status
