@@ -236,7 +236,8 @@ def _size(text: str) -> int:
     found = re.fullmatch(r"([0-9]+)\s*([kMGT]?)B?", text)
     if found is None or not int(found[1]):
         raise ValueError(text)
-    return int(found[1]) * 1000 ** " kMGT".index(found[2] or " ")
+    power: int = 1000 ** " kMGT".index(found[2] or " ")
+    return int(found[1]) * power
 
 
 def _limit(text: str) -> tuple[str, int]:
