@@ -102,6 +102,9 @@ def open_client(stream: Stream, uri: str, until: float) -> bytes:
         else:
             data += memory[:count]
     head, _, rest = bytes(data).partition(_END)
+    status = head.partition(b"\r\n")[0].decode("latin-1")
+    if b" 101 " not in head[:16]:  # a page, or what a proxy says of a worker that is not there
+        raise ConnectionAbortedError(f"no worker answered at this address: {status}")
     protocol.receive_data(head + _END)
     if protocol.handshake_exc is not None:
         raise ConnectionAbortedError(

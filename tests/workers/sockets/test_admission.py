@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 
 import pytest
@@ -152,3 +154,21 @@ def test_an_address_may_have_a_path(hook: sy.TorchHook) -> None:
         dan.close()
     with pytest.raises((WorkerRefused, OSError)):
         sy.connect(f"{server.address}/behind/a-proxy")
+
+
+def test_a_proxy_whose_worker_is_not_there_is_no_worker(hook: sy.TorchHook) -> None:
+    """Its page may be longer than the head that is read of an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                sock.recv(4096)
+                sock.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 150\r\n\r\n<html>")
+                sock.recv(4096)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ConnectionAbortedError, match="502 Bad Gateway"):
+            sy.connect(f"ws://127.0.0.1:{listener.getsockname()[1]}/bob")
+        thread.join()
