@@ -101,7 +101,11 @@ def test_the_metadata_names_the_package_and_its_licence(wheel: Path) -> None:
     assert fields.get_payload() == (ROOT / "README.md").read_text()
     assert "syft = syft_command:main" in scripts
     tops = {path.partition("/")[0] for path in names}
-    assert tops == {"syft", "syft_command.py", path.partition("/")[0]}, "no tests, no tools, no examples"
+    assert tops == {
+        "syft",
+        "syft_command.py",
+        path.partition("/")[0],
+    }, "no tests, no tools, no examples"
     assert {"syft/py.typed", "syft/ops/ops.txt"} <= set(names)
 
 
