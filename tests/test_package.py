@@ -54,7 +54,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("beside")
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "syft", folder / "syft" / "syft", ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "syft_command.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / "syft" / name)
     return folder
 

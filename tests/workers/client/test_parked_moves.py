@@ -252,7 +252,7 @@ def test_a_promise_that_is_refused_takes_the_move_back(hook: sy.TorchHook, worke
     kept = keep(promise)
     assert moving.get().tolist() == [2, 2]
     sy.synchronize()
-    del kept
+    del kept, taken
 
 
 def test_a_process_that_is_gone_is_named_where_its_move_is_waited_for(hook: sy.TorchHook) -> None:
