@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # What mypy reads.  The tests are left out: they hand in wrong types on purpose.
-TYPED := syft tools examples benchmarks docs/conf.py docs/extensions
+TYPED := syft syft_command.py tools examples benchmarks docs/conf.py docs/extensions
 
 # Tests run in three processes, each on one thread: with more threads than cores the tiny operations
 # of the tests wait for one another, and of two processes one often waits for others by itself.

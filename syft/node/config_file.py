@@ -34,14 +34,14 @@ _BY_NAME: Final = ("limit", "destination")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
-class Options:
+class WorkerOptions:
     """The options of a command that a file may have, as its parser knows them.
 
     >>> parser = argparse.ArgumentParser()
     >>> _ = parser.add_argument("--port", type=int), parser.add_argument("--config")
-    >>> Options(parser).from_table({"port": 8777}, "worker.toml")
+    >>> WorkerOptions(parser).from_table({"port": 8777}, "worker.toml")
     ['--port=8777']
-    >>> Options(parser).from_table({"prot": 8777}, "worker.toml")
+    >>> WorkerOptions(parser).from_table({"prot": 8777}, "worker.toml")
     Traceback (most recent call last):
     ...
     syft.exceptions.FileRefused: Cannot use 'worker.toml': it has a key 'prot', and no option is \
@@ -134,7 +134,7 @@ called so. Instead: the nearest is 'port'.
 
         >>> parser = argparse.ArgumentParser()
         >>> _ = parser.add_argument("--port", type=int, default=8777), parser.add_argument("--id")
-        >>> print(Options(parser).shown(["--id", "bob"]))
+        >>> print(WorkerOptions(parser).shown(["--id", "bob"]))
         # port = 8777
         id = "bob"
         """

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from syft.exceptions import SyftError, UnusableSetting
 from syft.node.announcement import announcement
 from syft.node.approve_command import read_approvals
-from syft.node.config_file import Options
+from syft.node.config_file import WorkerOptions
 from syft.node.destinations import add_destination_option, read_destinations
 from syft.node.freed_memory import KEPT, keep_freed_memory
 from syft.node.metrics import MetricsServer
@@ -255,7 +255,7 @@ _count.__name__, _size.__name__ = "number over 0", "size (over 0, as 500MB or 4G
 _limit.__name__ = f"limit (a number for one of {', '.join(_LIMITS)})"
 
 
-def worker_options() -> Options:
+def worker_options() -> WorkerOptions:
     """The options of the command that a file may have.
 
     >>> worker_options().from_table({"id": "bob"}, "worker.toml")
@@ -264,7 +264,7 @@ def worker_options() -> Options:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
     add_command(commands)
-    return Options(commands.choices["worker"])
+    return WorkerOptions(commands.choices["worker"])
 
 
 def _run(options: argparse.Namespace, now: float) -> int:
