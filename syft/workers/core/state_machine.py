@@ -60,7 +60,7 @@ from syft.workers.core.shares import Confined
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
-from syft.workers.core.unseen_ids import UnseenIds, numbers_in
+from syft.workers.core.unseen_ids import UnseenIds, numbers_in, with_numbers_of
 from syft.workers.execution.operation import neutral_mode, without_device
 from syft.workers.labels.cell import Stored
 from syft.workers.labels.guards import Guard
@@ -362,9 +362,10 @@ class WorkerCore:
             if not any(knows(id) and not owners.shows(peer, id) for id in numbers_in(message)):
                 return message
             hidden = peer.session.unseen = UnseenIds()
-        found: messages.Request = hidden.in_request(
+        changed = hidden.in_request(
             message, lambda id: self.store.knows(id) and not self.owners.shows(peer, id)
         )
+        found: messages.Request = with_numbers_of(message, changed, peer.session.numbers)
         return found
 
     # ------------------------------------------------------------------------------------ waiting

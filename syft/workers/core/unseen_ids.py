@@ -14,30 +14,70 @@ from typing import Any, Final
 import msgspec
 
 from syft.ids import new_id
+from syft.workers.wire.messages import Run
+from syft.workers.wire.numbering import Table
+from syft.workers.wire.references import REF, REFS
 
 _NO_OBJECTS: Final = frozenset(("seq", "drop", "failures", "reading"))
 """Fields that name no object to be used.  Who drops what is another's changes nothing."""
+_OPERANDS: Final = frozenset(("args", "kwargs", "value", "values"))
+"""Fields of packed values, in which references name objects, and other numbers are data."""
+_DATA: Final = frozenset(("tags", "description"))
+"""Fields of texts of the caller's own."""
 
 
 def numbers_in(message: Any) -> Iterator[int]:
-    """The integers in the fields of a request that may name an object, at any depth.
+    """The integers in a request that may name an object.
 
-    Any number may be an id: those of objects are 63 random bits, and equal no others.
+    Those of objects are 63 random bits, and equal no others but by intent.
 
     >>> from syft.workers.wire.messages import Fetch
     >>> list(numbers_in(Fetch(7, 5, depth=1)))
     [5, 1]
     """
-    fields = (name for name in message.__struct_fields__ if name not in _NO_OBJECTS)
-    stack: list[Any] = [getattr(message, name) for name in fields]
+    for name in message.__struct_fields__:
+        if name not in _NO_OBJECTS | _DATA:
+            value = _naming(name, getattr(message, name))
+            yield from (one for one in _items(value) if type(one) is int)
+
+
+def _naming(name: str, value: Any) -> Any:
+    """What of a field may name an object."""
+    if name in _OPERANDS:
+        return [one for one in _items(value, _is_reference) if _is_reference(one)]
+    if name == "define":
+        return value[:2] if isinstance(value, list | tuple) else ()
+    return value
+
+
+def _items(value: Any, ends: Callable[[Any], bool] = lambda one: False) -> Iterator[Any]:
+    """What is in a value of a message at any depth, down to what ``ends`` it."""
+    stack = [value]
     while stack:
-        value = stack.pop(0)
-        if type(value) is int:
-            yield value
-        elif isinstance(value, list | tuple):
-            stack[:0] = value
-        elif isinstance(value, dict):
-            stack[:0] = value.values()
+        one = stack.pop()
+        inside = one.values() if isinstance(one, dict) else one
+        if ends(one) or not isinstance(one, list | tuple | dict):
+            yield one
+        else:
+            stack += reversed([*inside])
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and value[0] in (REF, REFS)
+
+
+def with_numbers_of(message: Any, found: Any, table: Table | None) -> Any:
+    """A request with the inputs of a run as they were given that are no ids: they are data."""
+    if type(message) is not Run:
+        return found
+    define = message.define if isinstance(message.define, list | tuple) else ()
+    kinds = next((one for one in define if type(one) is bytes), b"")
+    if message.define is None and table is not None:
+        entry = table.use(message.number)
+        kinds = b"" if entry is None else bytes(entry.kinds)
+    count = len(found.inputs)
+    given = zip(message.inputs, found.inputs, kinds[:count].ljust(count, b"\0"), strict=True)
+    return msgspec.structs.replace(found, inputs=[one if kind else id for one, id, kind in given])
 
 
 class UnseenIds:
@@ -67,9 +107,9 @@ class UnseenIds:
                 self._named[other] = id
         fields = message.__struct_fields__
         changed = {
-            name: _replaced(getattr(message, name), self._instead)
+            name: _renamed(name, getattr(message, name), self._instead)
             for name in fields
-            if name not in _NO_OBJECTS
+            if name not in _NO_OBJECTS | _DATA
         }
         return msgspec.structs.replace(message, **changed)
 
@@ -81,6 +121,27 @@ class UnseenIds:
             if name != "seq"
         }
         return msgspec.structs.replace(reply, **changed)
+
+
+def _renamed(name: str, value: Any, others: dict[int, int]) -> Any:
+    """A field of a request with other numbers in the place of ids, and of no data."""
+    if name in _OPERANDS:
+        return _in_operand(value, others)
+    if name == "define":  # the id of a plan comes second
+        listed = isinstance(value, list | tuple)
+        return [*_replaced([*value[:2]], others), *value[2:]] if listed else value
+    return _replaced(value, others)
+
+
+def _in_operand(value: Any, others: dict[int, int]) -> Any:
+    """An operand with other ids in its references."""
+    if _is_reference(value):
+        return _replaced(value, others)
+    if isinstance(value, dict):
+        return {key: _in_operand(one, others) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_in_operand(one, others) for one in value)
+    return value
 
 
 def _replaced(value: Any, others: dict[int, int]) -> Any:

@@ -260,6 +260,21 @@ def test_an_id_of_anothers_object_may_be_ones_own(scene: Scene) -> None:
     assert found == id
 
 
+def test_a_number_that_is_the_id_of_anothers_object_is_a_number(scene: Scene) -> None:
+    """To change it, in what ben computes with or says, would give him a wrong number."""
+    for id in (new_id(), scene.send(VALUES.clone())):
+        own = scene.hook_send(torch.zeros(1, dtype=torch.int64).tag(f"#{id}"), "ben")
+        assert (own + id).get().item() == id
+        with scene.of["ben"][0].group():
+            result = own + id
+        assert result.get().item() == id
+        plan = sy.func2plan(args_shape=[(1,)])(lambda x: x.long() + id)
+        assert [plan(own).get().item() for _ in range(2)] == [id, id]
+        assert scene.hook_send(torch.tensor([id]), "ben").get().item() == id
+        found = scene.connection("ben").ask(Search, (f"#{id}",))
+        assert [one[0] for one in found] == [own.id_at_location]
+
+
 def test_a_module_and_a_plan_are_shared_by_name(scene: Scene) -> None:
     ann, _ = scene.of["ann"]
     for allow in ((), ("ben",)):
