@@ -260,6 +260,10 @@ def test_an_id_of_anothers_object_may_be_ones_own(scene: Scene) -> None:
     assert found == id
 
 
+def adding(number: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: x.long() + number
+
+
 def test_a_number_that_is_the_id_of_anothers_object_is_a_number(scene: Scene) -> None:
     """To change it, in what ben computes with or says, would give him a wrong number."""
     for id in (new_id(), scene.send(VALUES.clone())):
@@ -268,7 +272,7 @@ def test_a_number_that_is_the_id_of_anothers_object_is_a_number(scene: Scene) ->
         with scene.of["ben"][0].group():
             result = own + id
         assert result.get().item() == id
-        plan = sy.func2plan(args_shape=[(1,)])(lambda x: x.long() + id)
+        plan = sy.func2plan(args_shape=[(1,)])(adding(id))
         assert [plan(own).get().item() for _ in range(2)] == [id, id]
         assert scene.hook_send(torch.tensor([id]), "ben").get().item() == id
         found = scene.connection("ben").ask(Search, (f"#{id}",))
