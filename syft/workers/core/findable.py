@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from syft.exceptions import ObjectNotFound
-from syft.workers.core.owners import Owners, is_there
+from syft.workers.core.owners import Owners
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.unseen_ids import numbers_in
@@ -32,7 +32,7 @@ def may_find(store: ObjectStore, owners: Owners, peer: Peer, id: int) -> bool:
     origin = owners.of(id)
     if origin is not None and origin.owner == peer.identity:
         return True
-    if origin is not None and not is_there(origin, peer):
+    if origin is not None and not owners.is_there(peer, id, origin):
         return False
     tags = store.tags.of(id)
     return bool(tags) and (peer.reads is None or not peer.reads.isdisjoint(tags))

@@ -121,7 +121,7 @@ class _Exchange:
         if pair not in self._passed_on:
             self._passed_on.add(pair)
             text = "worker %s cannot reach worker %s: what they send each other passes this program"
-            LOG.warning(text + ", sealed between the two", line.name, name)
+            LOG.info(text + ", sealed between the two", line.name, name)
         return named.line
 
 

@@ -122,7 +122,7 @@ def test_a_unix_socket_that_is_elsewhere(hook: sy.TorchHook, tmp_path: Path) -> 
 def test_the_program_says_once_that_it_passes_on(
     hook: sy.TorchHook, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "syft.client")
+    caplog.set_level(logging.INFO, "syft.client")
     with apart(hook) as (bob, alice, here, there):
         with sy.trace() as trace, hook.record() as log:
             move_something(bob, alice)
@@ -135,7 +135,7 @@ def test_the_program_says_once_that_it_passes_on(
         assert ("bob", "alice") in sealed and ("alice", "bob") in sealed
         assert "sealed" in repr(trace) and len(log) == len(trace) - len(sealed)
     said = [record.getMessage() for record in caplog.records if record.name == "syft.client"]
-    assert said == [
+    assert [text for text in said if "passes" in text] == [
         "worker bob cannot reach worker alice: what they send each other passes this program, "
         "sealed between the two"
     ]
