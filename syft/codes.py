@@ -384,6 +384,8 @@ class ErrorCode(WireCode):
     PROTOCOL_ERROR = 199
     INPUT_REFUSED = 200
     EXECUTION_CANCELLED = 201
+    AUDIT_FAILED = 202
+    AUDIT_BROKEN = 203
 
 
 class LineCode(WireCode):

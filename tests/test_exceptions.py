@@ -348,6 +348,15 @@ TEXTS = [
         "Cannot use 'a.json': others may read it (mode 0644). Instead: chmod 600 a.json.",
     ),
     (
+        e.AuditFailed("No space left on device"),
+        "The worker cannot write its audit log (No space left on device), and does nothing until "
+        "it can.",
+    ),
+    (
+        e.AuditBroken("audit.log", 7),
+        "The chain of 'audit.log' is broken at line 7: it, or what stood before it, was changed.",
+    ),
+    (
         e.UnusableSetting("days", "a number over 0", "-1"),
         "days must be a number over 0, got -1.",
     ),
@@ -419,6 +428,9 @@ def test_the_parts_of_what_goes_wrong_with_trust() -> None:
     assert e.UnknownToken("1f00").id == "1f00"
     refused = e.FileRefused("a", "gone", "put it back")
     assert (refused.path, refused.problem, refused.instead) == ("a", "gone", "put it back")
+    assert e.AuditFailed("full").reason == "full"
+    broken = e.AuditBroken("a", 7)
+    assert (broken.path, broken.line) == ("a", 7)
     setting = e.UnusableSetting("days", "over 0", "-1")
     assert (setting.setting, setting.expected, setting.got) == ("days", "over 0", "-1")
 

@@ -76,6 +76,8 @@ exception to that.
     │   └── UnknownToken             no token of that id is in the book
     ├── NotThere                     a name of earlier versions (an AttributeError too)
     ├── FileRefused                  a file of the owner is absent, unsafe or not what it should be
+    ├── AuditFailed                  a worker cannot write its audit log, and serves nobody
+    ├── AuditBroken                  a line of an audit log is not the one that was written
     ├── UnusableSetting              an argument or option has a value that it cannot have
     ├── EncodingError                a number that the fixed-point grid cannot hold
     └── HookError                    torch is not hooked, or hooked with other arguments
@@ -133,6 +135,8 @@ from syft.exceptions.sending_errors import StockFull as StockFull
 from syft.exceptions.sending_errors import WrongParties as WrongParties
 from syft.exceptions.sending_errors import WrongResult as WrongResult
 from syft.exceptions.operation_errors import SyftError as SyftError
+from syft.exceptions.trust_errors import AuditBroken as AuditBroken
+from syft.exceptions.trust_errors import AuditFailed as AuditFailed
 from syft.exceptions.trust_errors import FileRefused as FileRefused
 from syft.exceptions.trust_errors import FingerprintMismatch as FingerprintMismatch
 from syft.exceptions.trust_errors import PermissionDenied as PermissionDenied

@@ -174,6 +174,39 @@ class FileRefused(SyftError):
         return f"Cannot use {self.path!r}: {self.problem}. Instead: {self.instead}."
 
 
+class AuditFailed(SyftError):
+    """A worker cannot write its audit log, and serves nobody until it can.
+
+    >>> print(AuditFailed("No space left on device"))
+    The worker cannot write its audit log (No space left on device), and does nothing until it can.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"The worker cannot write its audit log ({self.reason}), and does nothing until it can."
+        )
+
+
+class AuditBroken(SyftError):
+    """A line of an audit log is not the one that was written there.
+
+    >>> print(AuditBroken("audit.log", 7))
+    The chain of 'audit.log' is broken at line 7: it, or what stood before it, was changed.
+    """
+
+    def __init__(self, path: str, line: int) -> None:
+        super().__init__(path, line)
+        self.path, self.line = path, line
+
+    def __str__(self) -> str:
+        text = "it, or what stood before it, was changed"
+        return f"The chain of {self.path!r} is broken at line {self.line}: {text}."
+
+
 class UnusableSetting(SyftError):
     """An argument or option has a value that it cannot have.
 

@@ -53,6 +53,8 @@ def _lines(
     yield f"  certificate: {none if identity is None else identity.fingerprint}"
     yield f"  callers:     {_callers(server, token_file)}"
     yield f"  plans:       {'allowed' if server.core.allow_plans else 'refused (--allow-plans)'}"
+    if server.audit is not None:
+        yield f"  audit log:   {server.audit} (syft log)"
     yield f"  data:        {'' if held else 'none'}".rstrip()
     for offered in held:
         shape, dtype = list(offered.tensor.shape), str(offered.tensor.dtype)

@@ -16,13 +16,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from syft.exceptions import SyftError
-from syft.node import approve_command, doctor_command, token_command, worker_command
+from syft.node import approve_command, doctor_command, log_command
+from syft.node import token_command, worker_command
 from syft.version import software
 
 COMMANDS = (
     worker_command.add_command,
     token_command.add_command,
     approve_command.add_command,
+    log_command.add_command,
     doctor_command.add_command,
 )
 """What adds each sub-command, in the order of the help."""

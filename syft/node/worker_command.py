@@ -23,6 +23,7 @@ from syft.node.approve_command import read_approvals
 from syft.node.config_file import WorkerOptions
 from syft.node.destinations import add_destination_option, read_destinations
 from syft.node.freed_memory import KEPT, keep_freed_memory
+from syft.node.log_command import audit_path
 from syft.node.metrics import MetricsServer
 from syft.node.offered_data import OfferedTensor, add_data_options, read_offered
 from syft.node.serving_process import allow_many_sockets, serve_until_stopped
@@ -78,6 +79,12 @@ def add_command(commands: Commands) -> None:
         "--print-config",
         action="store_true",
         help="print the file that says what was typed, and what may be said besides, and end",
+    )
+    parser.add_argument(
+        "--audit",
+        metavar="FILE",
+        help="where is written who asked what of whose data, for `syft log`; none for nowhere "
+        "(with --token-file audit.log in the worker's folder, without nowhere)",
     )
     _add_address_options(parser)
     add_data_options(parser)
@@ -322,6 +329,7 @@ def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> Webso
         peer_limits=PeerLimits(**_limits_of_users(options)),
         destinations=read_destinations(options.destination),
         dial=options.dial,
+        audit=_audit(options),
         lease=options.lease,
         heartbeat=options.heartbeat,
         connections=options.connections,
@@ -337,6 +345,13 @@ def _server(options: argparse.Namespace, held: Sequence[OfferedTensor]) -> Webso
 def _limits_of_users(options: argparse.Namespace) -> dict[str, int]:
     memory = {} if options.memory is None else {"bytes": options.memory}
     return {**dict(options.limit), **memory}
+
+
+def _audit(options: argparse.Namespace) -> Path | None:
+    """Where the audit log goes; None: there is none."""
+    if options.audit is not None:
+        return None if options.audit == "none" else Path(options.audit)
+    return None if options.token_file is None else audit_path(options.id, options.state)
 
 
 def _check(options: argparse.Namespace) -> None:

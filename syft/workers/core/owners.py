@@ -52,7 +52,7 @@ class Owners:
     (True, False, True)
     """
 
-    __slots__ = ("_store", "_origins", "_first", "_first_who", "_results")
+    __slots__ = ("_store", "_origins", "_first", "_first_who", "_results", "touched")
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -62,6 +62,8 @@ class Owners:
         self._first_who: tuple[str | None, str] | None = None
         self._results: dict[tuple[str | None, str], ObjectOrigin] = {}
         """Where the results of a caller's requests come from, by its identity and name."""
+        self.touched: set[int] | None = None
+        """What the present request names of what is not its caller's, where a log is kept."""
 
     def meet(self, peer: Peer) -> bool:
         """Note that a caller makes a request; whether it is another one than the first."""
@@ -249,6 +251,8 @@ class Owners:
                 continue
             if origin.backing is not None or not is_there(origin, peer):
                 return False
+            if self.touched is not None:
+                self.touched.add(id)
             if not is_marked(self._store.objects.get(id), origin):
                 return False
         return True
@@ -276,6 +280,8 @@ class Owners:
                 origin = rest
             if origin is not None and (origin.owner != mine or origin.backing is not None):
                 foreign.append((id, origin))
+        if self.touched is not None:
+            self.touched.update(id for id, origin in foreign if origin.owner != mine)
         return foreign
 
     def names(self, peer: Peer, id: int) -> list[str]:

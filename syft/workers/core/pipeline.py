@@ -248,6 +248,10 @@ class Call(msgspec.Struct, eq=False):
         self.check_leaves(guard, action, getattr(self.message, "id", None))
         value = unsealed(stored)
         self.core.store.charges.check_repeated(value, sent=True)
+        audit = self.core.audit
+        if audit is not None:
+            named, count = _NAMING[type(self.message)](self), getattr(value, "nbytes", 0)
+            audit.sent(self.message, self.peer, named, self._places, count)
         return value
 
     def post(
@@ -271,6 +275,8 @@ class Call(msgspec.Struct, eq=False):
                 pack(value.contiguous() if isinstance(value, torch.Tensor) else value, packer)
                 for value in values
             )
+            if self.core.audit is not None:
+                self.core.audit.posted(self.peer, to, sum(one.nbytes for one in packer.buffers))
             self.core.post(to, message(operands), packer.buffers, private=private)
             packer.sent()
 
@@ -293,6 +299,7 @@ class Call(msgspec.Struct, eq=False):
         value, guard = self._opened(value, action) if guarded else (value, None)
         usual = pack_usual(value, 0) if along is None else None
         if usual is not None:
+            self._note_read(usual[1:2])
             remove()
             answer = Value(self.message.seq, usual[0]), [usual[1]]
             self.left = Answer(*answer, guard is not None)
@@ -302,11 +309,19 @@ class Call(msgspec.Struct, eq=False):
         packer = Packer(worker=self.core, stays=stays, gradients=True)
         operand = pack(value if along is None else (value, *along(value, guard)), packer)
         packer.hand_over(self.peer.name)
+        self._note_read(packer.buffers)
         remove()
         packer.sent()
         message = Value(self.message.seq, operand)
         self.left = Answer(message, packer.buffers, private=guard is not None)
         return self.left
+
+    def _note_read(self, buffers: Iterable[torch.Tensor]) -> None:
+        """Tell the owner that values leave for the caller, before they do."""
+        audit = self.core.audit
+        if audit is not None:
+            count = sum(buffer.nbytes for buffer in buffers)
+            audit.read(self.message, self.peer, _NAMING[type(self.message)](self), count)
 
     def tell(self, value: Any, told: Callable[[Guard], bool]) -> Value:
         """Reply with numbers or texts, if everything that the request names is the user's to read.
@@ -318,6 +333,10 @@ class Call(msgspec.Struct, eq=False):
         guard = self.guard if self.core.store.charges.guarded else None
         if not (guard is None or guard.admits(self.user) or told(guard)):
             raise PermissionDenied("a reply that tells a value", self.core.name, self.user)
+        audit = self.core.audit
+        if audit is not None:
+            named = _NAMING[type(self.message)](self)
+            audit.told(self.message, self.peer, named, len(messages.encode(value)))
         self.left = Value(self.message.seq, value)
         return self.left
 

@@ -40,6 +40,7 @@ from syft.serde.registry import check_complete
 from syft.torch_private import dispatch_modes, function_modes, saved_tensor_hooks
 from syft.workers.core.accepted_results import accepted_results
 from syft.workers.core.access import READS, Access
+from syft.workers.core.audit import Audit, Log
 from syft.workers.core.dataflow import Dataflow
 from syft.workers.core.evictions import Evictions
 from syft.workers.core.findable import check_named
@@ -181,6 +182,8 @@ class WorkerCore:
         self.peers: WeakKeyDictionary[Peer, None] = WeakKeyDictionary()
         """The peers that have used numbers: they are notified when the worker is cleared."""
         self.stats = Stats()
+        self.audit: Audit | None = None
+        """What the owner is told of what callers do: see :meth:`keep_audit`."""
         self.acting_guard: Guard | None = None
         self.serving: Peer | None = None
         self._nesting = Nesting(name)
@@ -197,6 +200,15 @@ class WorkerCore:
         """The user for whom the caller asks that is served, and who that is for guards."""
         peer = self.serving
         return (None, None) if peer is None else (peer.user, peer.identity)
+
+    def keep_audit(self, log: Log) -> Audit:
+        """Write to a log, from now on, what callers do; where that fails, nothing is done."""
+        self.audit = Audit(log, self.store, self.owners, self._look_again)
+        return self.audit
+
+    def _look_again(self) -> None:
+        """Have the next request be met, whoever makes it."""
+        self._latest = None
 
     # --------------------------------------------------------------------------------- receiving
 
@@ -220,8 +232,7 @@ class WorkerCore:
             message = read_request(frame.header)
         except messages.UNREADABLE:
             return self.stats.count(frame, self._unreadable(frame, peer))
-        seen = message.failures
-        if seen is not None and seen != peer.session.failures:
+        if message.failures not in (None, peer.session.failures):
             return self.stats.count(frame, Frame(encode(Skipped(message.seq)), []))
         outer, self.serving = self.serving, peer
         try:
@@ -230,6 +241,8 @@ class WorkerCore:
             reply = _HANDLERS[type(message)](self, message, frame, peer)
             plain = type(reply) in _WITHOUT_BUFFERS and peer.session.unseen is None
             header = encode(reply) if plain else b""
+            if self.audit is not None:
+                self.audit.served(message, peer, len(header))
         except Exception as error:  # no message may end the worker
             reply, header = self._failed(message, error, peer), b""
         finally:
@@ -239,18 +252,24 @@ class WorkerCore:
         if self.to_return:
             reply, header = self._after_returning(message, reply, peer), b""
         if not header:
-            return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
+            return self._framed(frame, reply, peer)
         stats = self.stats
         stats.messages_in += 1
         stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         stats.bytes_out += len(header)
         return Frame(header, [], False, False, False, reply.seq if type(reply) is Done else None)
 
+    def _framed(self, frame: Frame, reply: Any, peer: Peer) -> Frame | None:
+        """Count a request and its reply, if there is one, which is returned as a frame."""
+        return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
+
     def _meet(self, peer: Peer, message: messages.Request, inside: bool) -> None:
         """Note whose request this is, and whether it is made inside another one; it names nothing
         that its caller may not find."""
         if inside:
             self._nesting.enter()
+        if self.audit is not None:
+            self.audit.check()
         self._latest = peer.who
         self.contested |= self.owners.meet(peer)
         check_named(self.store, self.owners, peer, message)
@@ -347,6 +366,8 @@ class WorkerCore:
     ) -> Failure:
         """An exception as a reply; ``hidden`` leaves out its text and traceback.  ``action`` says
         which one of a group raised it."""
+        if self.audit is not None:
+            self.audit.failed(error, self.serving)
         told = without_device(error, self.name)
         trace = None if hidden else self.trace_of(told)
         return Failure(seq, pack_error(told, Packer(), trace, hidden), action)
@@ -356,15 +377,15 @@ class WorkerCore:
         caller."""
         if not self.contested or peer.users is None:
             return message
-        hidden = peer.session.unseen
-        if hidden is None:
-            owners, knows = self.owners, self.store.knows
-            if not any(knows(id) and not owners.shows(peer, id) for id in numbers_in(message)):
+        owners, knows = self.owners, self.store.knows
+        hidden = [id for id in numbers_in(message) if knows(id) and not owners.shows(peer, id)]
+        if hidden and self.audit is not None:
+            self.audit.hidden(message, peer, hidden)
+        if peer.session.unseen is None:
+            if not hidden:
                 return message
-            hidden = peer.session.unseen = UnseenIds()
-        changed = hidden.in_request(
-            message, lambda id: self.store.knows(id) and not self.owners.shows(peer, id)
-        )
+            peer.session.unseen = UnseenIds()
+        changed = peer.session.unseen.in_request(message, hidden)
         found: messages.Request = with_numbers_of(message, changed, peer.session.numbers)
         return found
 

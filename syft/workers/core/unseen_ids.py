@@ -8,7 +8,7 @@ need not know.  If something is stored under it, it is the caller's own, under t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -84,7 +84,7 @@ class UnseenIds:
     """The ids that one caller has named in vain, with those that stand for them.
 
     >>> from syft.workers.wire.messages import Fetch
-    >>> unseen = UnseenIds(); hidden = unseen.in_request(Fetch(7, 5), lambda id: id == 5)
+    >>> unseen = UnseenIds(); hidden = unseen.in_request(Fetch(7, 5), [5])
     >>> hidden.id == 5, unseen.in_reply(hidden).id
     (False, 5)
     """
@@ -95,14 +95,10 @@ class UnseenIds:
         self._instead: dict[int, int] = {}
         self._named: dict[int, int] = {}
 
-    def knows(self, id: int) -> bool:
-        """Whether another id stands for one."""
-        return id in self._instead
-
-    def in_request(self, message: Any, is_hidden: Callable[[int], bool]) -> Any:
+    def in_request(self, message: Any, hidden: Iterable[int]) -> Any:
         """A request with other ids in the place of those that are hidden, and that were."""
-        for id in numbers_in(message):
-            if id not in self._instead and is_hidden(id):
+        for id in hidden:
+            if id not in self._instead:
                 self._instead[id] = other = new_id()
                 self._named[other] = id
         fields = message.__struct_fields__

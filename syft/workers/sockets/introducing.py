@@ -182,6 +182,10 @@ def _dial_listed(
         found = ConnectionError("it is on its caller's machine, not on this one")
     if isinstance(found, Exception):
         LOG.info("%s has no connection to %s at %s (%s)", server.id, name, address, found)
+    if server.core.audit is not None:
+        why = type(found).__name__ if isinstance(found, Exception) else None
+        what = "dial" if why is None else "refuse"
+        server.core.audit.event(what, guest.peers[0], by="dial", to=[str(address)], error=why)
     return found
 
 

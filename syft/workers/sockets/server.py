@@ -18,9 +18,11 @@ from syft.exceptions import FileRefused, UnusableSetting, WorkerLost, WorkerRefu
 from syft.serde.limits import Limits
 from syft.trust.certificates import Identity, own_certificate, server_context
 from syft.trust.certificates import passing_context
+from syft.trust.chained_log import ChainedLog
 from syft.trust.lockout import Lockout
 from syft.trust.pinned_tls import fingerprint_of
 from syft.trust.tokens import TokenBook
+from syft.version import software
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location
 from syft.workers.core.peer import Peer
@@ -64,7 +66,9 @@ class WebsocketServerWorker(VirtualWorker):
     this machine that has none its address.  ``dial`` lists the addresses to which the worker
     connects where a caller says that another worker is there (see
     :class:`~syft.workers.sockets.dial_rules.DialRules`); those of ``destinations`` are listed too.
-    To a worker elsewhere it speaks through the caller.
+    To a worker elsewhere it speaks through the caller.  ``audit`` is a file where is written who
+    asked what of whose data (:class:`~syft.trust.chained_log.ChainedLog`); while nothing can be
+    written there, the worker serves nobody.
 
     ``start()`` serves until :meth:`stop` is called; as a context manager the worker serves on a
     thread of its own.
@@ -110,6 +114,7 @@ class WebsocketServerWorker(VirtualWorker):
         peer_limits: PeerLimits | None = None,
         destinations: Mapping[str, str] | None = None,
         dial: Iterable[str] = (),
+        audit: str | os.PathLike[str] | None = None,
         lease: float = 60.0,
         heartbeat: float = 2.0,
         connections: int = MOST_CONNECTIONS,
@@ -165,6 +170,7 @@ class WebsocketServerWorker(VirtualWorker):
         """The workers that guards here may name: by name, how they are known."""
         self.dial_rules = DialRules(dial, self.destinations.values())
         """To which addresses it connects where a caller says that a worker is there."""
+        self._audit_to(audit)
         self.unix = unix
         self.host = host
         self.port = 0 if unix is not None else int(self.listener.getsockname()[1])
@@ -184,6 +190,19 @@ class WebsocketServerWorker(VirtualWorker):
             return None
         folder = Path(state) if state is not None else Path.home() / ".syft" / self.id
         return own_certificate(folder, filter(None, names))
+
+    def _audit_to(self, path: str | os.PathLike[str] | None) -> None:
+        """Write what callers do to a file, if there is one."""
+        self.audit = path
+        """Where is written who asked what of whose data."""
+        if path is not None:
+            try:
+                log = ChainedLog(path)
+            except FileRefused:
+                self.listener.close()
+                self.board.close()
+                raise
+            self.core.keep_audit(log).event("start", worker=self.id, software=software())
 
     @property
     def address(self) -> Address:
@@ -249,6 +268,9 @@ class WebsocketServerWorker(VirtualWorker):
             for guest in list(self.reception.guests.values()):
                 self.reception.dismiss(guest, reason)
             self.board.close()
+            if self.core.audit is not None:
+                self.core.audit.close(reason)
+                self.core.audit = None
         self.listener.close()
         if self.unix is not None:
             with contextlib.suppress(OSError):
@@ -292,6 +314,8 @@ class WebsocketServerWorker(VirtualWorker):
 
     def _look(self, now: float) -> None:
         self.reception.look(now)
+        if self.core.audit is not None:
+            self.core.audit.tick()
 
     def _forget(self, guest: Guest) -> None:
         """Free what belongs to a caller that has left for good."""

@@ -1,0 +1,271 @@
+"""What a worker's owner is told of callers: who asked what of whose data, and took how much.
+
+Never values, nor texts of errors.  Connecting, searching, reading, sending on, being refused and
+leaving are a line each, written before the answer goes.  Operations are counted: one line a second
+for each user and what they name, in the second after it.  While nothing can be written, nothing is
+done for anybody.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from syft.exceptions import AuditFailed, LimitExceeded, PermissionDenied, PlansNotAllowed
+from syft.ops.table import FLAGS, METADATA, NAMES
+from syft.workers.core.owners import Owners
+from syft.workers.core.peer import Peer
+from syft.workers.core.store import ObjectStore
+from syft.workers.wire.messages import Command, Drop, Request, Run, Search
+
+_REFUSALS: Final = (PermissionDenied, LimitExceeded, PlansNotAllowed)
+_MOST_WAITING: Final = 10_000
+"""Lines that wait to be written while nothing can be."""
+_MOST_TEXT: Final = 200
+_NOT_COUNTED: Final = frozenset((Drop, Search))
+_NOTHING: Final[frozenset[int]] = frozenset()
+OWN: Final = "own objects"
+
+Record = dict[str, Any]
+_Key = tuple[Any, Any, frozenset[int]]
+"""Who, the number of an operation or the kind of another request, and what is named of others."""
+
+
+class Log(Protocol):
+    """Where lines are written: a :class:`~syft.trust.chained_log.ChainedLog`."""
+
+    failed: str | None
+    """Why nothing can be written."""
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write a line; raises :class:`~syft.exceptions.AuditFailed`."""
+
+    def close(self) -> None:
+        """Have what was written be on the disk."""
+
+
+class Audit:
+    """Writes to ``log`` what callers do with the objects of ``store``; ``clock`` tells the seconds
+    since 1970.  ``stop`` is called when nothing can be written any more.
+
+    >>> class Lines(list):
+    ...     failed = None
+    >>> lines, store = Lines(), ObjectStore("bob")
+    >>> audit = Audit(lines, store, Owners(store), print, lambda: 0.0)
+    >>> audit.event("connect", Peer("laptop", "ann"), host="10.0.0.7"); lines[-1]["user"]
+    'ann'
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        store: ObjectStore,
+        owners: Owners,
+        stop: Callable[[], object],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._log, self._store, self._owners = log, store, owners
+        self._stop, self._clock = stop, clock
+        self._lock = threading.RLock()  # callers are let in by another thread too
+        self._second = 0
+        self._counts: dict[_Key, list[int]] = {}
+        self._sets: dict[frozenset[int], str] = {_NOTHING: OWN}
+        self._waiting: list[Record] = []
+        self._touched: set[int] = set()
+        owners.touched = self._touched
+
+    # ------------------------------------------------------------------------------- requests
+
+    def check(self) -> None:
+        """Raise :class:`~syft.exceptions.AuditFailed` while nothing can be written."""
+        if self._log.failed is not None:
+            with self._lock:
+                if not self._waiting:
+                    self._waiting.append(self._stamped("resume", None))
+                self._turn()
+
+    def served(self, message: Request, peer: Peer, sent: int) -> None:
+        """Count a request that was answered, by so many bytes."""
+        if self._clock() >= self._second + 1:
+            self.tick()
+        kind: Any = type(message)
+        if kind is Command:
+            kind = message.op  # type: ignore[union-attr]
+        elif kind in _NOT_COUNTED:
+            return
+        named = _NOTHING
+        if self._touched:
+            named = frozenset(self._touched)
+            self._touched.clear()
+        counted = self._counts.get((peer.who, kind, named))
+        if counted is not None:
+            counted[0] += 1
+            counted[1] += sent
+        else:
+            self._count((peer.who, kind, named), peer, sent)
+
+    def _count(self, key: _Key, peer: Peer, sent: int) -> None:
+        """Count the first request of a kind in this second."""
+        with self._lock:
+            if key[2] not in self._sets:
+                self._sets[key[2]] = self.whose(key[2], peer)
+            self._counts[key] = [1, sent]
+
+    def posted(self, peer: Peer, to: str, sent: int) -> None:
+        """Count a letter to another party of a collective operation, of so many bytes."""
+        key: _Key = peer.who, f"letters to {to}", _NOTHING
+        if key in self._counts:
+            self._counts[key][0] += 1
+            self._counts[key][1] += sent
+        else:
+            self._count(key, peer, sent)
+
+    def failed(self, error: BaseException, peer: Peer | None) -> None:
+        """Write that a request was refused; other failures are none of the owner's."""
+        self._touched.clear()
+        if peer is not None and isinstance(error, _REFUSALS):
+            by = getattr(error, "action", None)
+            self.event("refuse", peer, by=by, error=type(error).__name__)
+
+    def hidden(self, message: Request, peer: Peer, ids: Iterable[int]) -> None:
+        """Write that a request named what is not there for its caller."""
+        of = self.whose(ids, peer)
+        self.event("refuse", peer, by=name_of(message), of=of, error="not there for this caller")
+
+    def told(self, message: Request, peer: Peer, ids: Iterable[int], count: int) -> None:
+        """Write what a search looked for, or that a value leaves, of numbers and texts that do."""
+        if type(message) is Search:
+            words = [word[:_MOST_TEXT] for word in message.words[:20]]
+            self._write("search", peer, words=words, bytes=count)
+        elif _tells(message):
+            self.read(message, peer, ids, count)
+
+    def read(self, message: Request, peer: Peer, ids: Iterable[int], count: int) -> None:
+        """Write that values leave for a caller, so many bytes, before they do."""
+        self._write("read", peer, by=name_of(message), of=self.whose(ids, peer), bytes=count)
+
+    def sent(
+        self, message: Request, peer: Peer, ids: Iterable[int], to: Iterable[str], count: int
+    ) -> None:
+        """Write that values leave for other workers, so many bytes, before they do."""
+        of, places = self.whose(ids, peer), sorted(set(to))
+        self._write("send", peer, by=name_of(message), of=of, to=places, bytes=count)
+
+    def whose(self, ids: Iterable[int], peer: Peer) -> str:
+        """Whose these objects are: the tags of the owner's data, and the names of other users."""
+        found = set()
+        for id in ids:
+            origin = self._owners.of(id)
+            if origin is None or origin.owner == peer.identity:
+                continue
+            if origin.owner is None:
+                found.add(" ".join(sorted(self._store.tags.of(id))) or "untagged data")
+            else:
+                found.add(f"objects of {origin.owner}")
+        return ", ".join(sorted(found))[:_MOST_TEXT] or OWN
+
+    # ------------------------------------------------------------------------------- lines
+
+    def tick(self) -> None:
+        """Write what was counted in a second that is over; what cannot be written waits."""
+        if self._clock() < self._second + 1:
+            return
+        with self._lock:
+            try:
+                self._turn()
+            except AuditFailed:
+                pass
+
+    def event(self, what: str, peer: Peer | None = None, **more: Any) -> None:
+        """Write a line; where that cannot be, it waits until it can."""
+        with self._lock:
+            if len(self._waiting) < _MOST_WAITING:
+                self._waiting.append(self._stamped(what, peer, **more))
+            try:
+                self._flush()
+            except AuditFailed:
+                pass
+
+    def _write(self, what: str, peer: Peer, **more: Any) -> None:
+        """Write a line, or raise :class:`~syft.exceptions.AuditFailed`."""
+        with self._lock:
+            self._flush()
+            self._append(self._stamped(what, peer, **more))
+
+    def _turn(self) -> None:
+        counts, self._counts = self._counts, {}
+        self._waiting += self._summaries(counts)
+        self._second = int(self._clock())
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._waiting:
+            self._append(self._waiting[0])
+            del self._waiting[0]
+
+    def _append(self, record: Record) -> None:
+        try:
+            self._log.append(record)
+        except AuditFailed:
+            self._stop()
+            raise
+
+    def _summaries(self, counts: dict[_Key, list[int]]) -> Iterable[Record]:
+        """A line for each user, and what was named."""
+        groups: dict[tuple[Any, str], Record] = {}
+        for (who, kind, named), (count, sent) in counts.items():
+            group = groups.setdefault((who, self._sets[named]), {"count": {}, "bytes": 0})
+            name = _said(kind)
+            group["count"][name] = group["count"].get(name, 0) + count
+            group["bytes"] += sent
+        at = _shown(self._second)
+        for (who, of), group in groups.items():
+            user, name = who
+            yield {"at": at, "what": "operations", "user": user, "name": name, "of": of, **group}
+        self._sets = {_NOTHING: OWN}
+
+    def _stamped(self, what: str, peer: Peer | None, **more: Any) -> Record:
+        record: Record = {"at": _shown(self._clock()), "what": what}
+        if peer is not None:
+            record["user"], record["name"] = peer.user, peer.name
+        record.update({key: value for key, value in more.items() if value is not None})
+        return record
+
+    def close(self, reason: str) -> None:
+        """Write what was counted, and that the worker stops."""
+        with self._lock:
+            self._waiting += self._summaries(self._counts)
+            self._counts = {}
+            self.event("stop", reason=reason)
+            self._log.close()
+
+
+def _shown(seconds: float) -> str:
+    """A time: UTC, ISO 8601, to the millisecond."""
+    whole, rest = divmod(seconds, 1)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int(rest * 1000):03}Z"
+
+
+def _said(kind: Any) -> str:
+    """The name of an operation, by its number, of another kind of request, or of letters."""
+    if type(kind) is int:
+        return NAMES[kind] if 0 <= kind < len(NAMES) else f"operation {kind}"
+    return str(getattr(kind, "__name__", kind))
+
+
+def name_of(message: Request) -> str:
+    """The operation of a command, or the kind of another request.
+
+    >>> name_of(Drop(0, (5,)))
+    'Drop'
+    """
+    return _said(message.op if type(message) is Command else type(message))
+
+
+def _tells(message: Request) -> bool:
+    """Whether numbers and texts that answer a request are values."""
+    if type(message) is not Command:
+        return type(message) is Run
+    return not (0 <= message.op < len(NAMES) and FLAGS[message.op] & METADATA)
