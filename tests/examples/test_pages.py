@@ -24,7 +24,7 @@ from syft.node.cli import main
 from tests.shells.forked import ForkedProgram
 from tests.test_project import ROOT
 
-PAGES = ["docs/data_owner.md", "docs/federated_workers.md", "docs/private_data.md"]
+PAGES = ["docs/audit.md", "docs/data_owner.md", "docs/federated_workers.md", "docs/private_data.md"]
 
 _BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PATIENCE = 120.0
@@ -33,12 +33,13 @@ _PATIENCE = 120.0
 def in_folder(folder: str, run: Callable[[list[str]], object], arguments: list[str]) -> object:
     """What a process does that was started in a folder."""
     os.chdir(folder)
+    os.environ["HOME"] = folder
     return run(arguments)
 
 
 def run_file(arguments: list[str]) -> int:
     """Be ``python FILE``, in a process that has imported syft already."""
-    (file,) = arguments
+    file, *sys.argv[1:] = arguments
     try:
         exec(compile(Path(file).read_text(), file, "exec"), {"__name__": "__main__"})
     except Exception:

@@ -157,19 +157,17 @@ def test_a_full_disk_is_said_and_the_chain_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.log"
-    log, write, room = ChainedLog(path), os.write, [250]
+    log, write, random_ = ChainedLog(path), os.write, random.Random(5)
 
     def fill(file: int, data: bytes) -> int:
-        fits = min(len(data), room[0])
-        room[0] -= fits
-        if data and not fits:
+        fits = random_.choice([len(data), len(data), 0, random_.randrange(len(data))])
+        if not fits:
             raise OSError(28, "No space left on device")
         return write(file, data[:fits])
 
     monkeypatch.setattr(os, "write", fill)
     failed = 0
     for number in range(300):
-        room[0] += number % 7 * 5  # a little room now and then
         try:
             log.append({"n": number})
         except AuditFailed:

@@ -1,16 +1,20 @@
 """What a worker's owner is told of callers: who asked what of whose data, and took how much.
 
 Never values, nor texts of errors.  Connecting, searching, reading, sending on, being refused and
-leaving are a line each, written before the answer goes.  Operations are counted: one line a second
-for each user and what they name, in the second after it.  While nothing can be written, nothing is
-done for anybody.
+leaving are a line each.  It is written when the worker has a moment to spare, and after a twentieth
+of a second at the latest: whoever is answered does not wait for it.  Operations are counted: one
+line a second for each user and what they name, in the second after it.  While nothing can be
+written, nothing is done for anybody.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from syft.exceptions import AuditFailed, LimitExceeded, PermissionDenied, PlansNotAllowed
@@ -18,13 +22,16 @@ from syft.ops.table import FLAGS, METADATA, NAMES
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.wire.messages import Command, Drop, Request, Run, Search
+from syft.workers.wire.messages import Command, Drop, Fetch, FetchAll, Request, Run, Search
 
 _REFUSALS: Final = (PermissionDenied, LimitExceeded, PlansNotAllowed)
 _MOST_WAITING: Final = 10_000
 """Lines that wait to be written while nothing can be."""
+_LATEST: Final = 0.05
+"""Seconds after which a line is written, also if there is no moment to spare."""
 _MOST_TEXT: Final = 200
-_NOT_COUNTED: Final = frozenset((Drop, Search))
+_NOT_COUNTED: Final = frozenset((Drop, Fetch, FetchAll, Search))
+"""What has a line of its own, or is nothing of the owner's."""
 _NOTHING: Final[frozenset[int]] = frozenset()
 OWN: Final = "own objects"
 
@@ -48,7 +55,8 @@ class Log(Protocol):
 
 class Audit:
     """Writes to ``log`` what callers do with the objects of ``store``; ``clock`` tells the seconds
-    since 1970.  ``stop`` is called when nothing can be written any more.
+    since 1970.  ``stop`` is called when nothing can be written: :meth:`check` is to be called
+    before the next request then.
 
     >>> class Lines(list):
     ...     failed = None
@@ -72,7 +80,7 @@ class Audit:
         self._second = 0
         self._counts: dict[_Key, list[int]] = {}
         self._sets: dict[frozenset[int], str] = {_NOTHING: OWN}
-        self._waiting: list[Record] = []
+        self._waiting: deque[Record] = deque()
         self._touched: set[int] = set()
         owners.touched = self._touched
 
@@ -82,9 +90,19 @@ class Audit:
         """Raise :class:`~syft.exceptions.AuditFailed` while nothing can be written."""
         if self._log.failed is not None:
             with self._lock:
-                if not self._waiting:
-                    self._waiting.append(self._stamped("resume", None))
-                self._turn()
+                self._waiting.append(self._stamped("resume", None))
+                self._flush()
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are lines to be written."""
+        return bool(self._waiting)
+
+    def flush(self) -> None:
+        """Write what waits; called when there is a moment to spare."""
+        if self._waiting:
+            with self._lock, contextlib.suppress(AuditFailed):
+                self._flush()
 
     def served(self, message: Request, peer: Peer, sent: int) -> None:
         """Count a request that was answered, by so many bytes."""
@@ -93,18 +111,17 @@ class Audit:
         kind: Any = type(message)
         if kind is Command:
             kind = message.op  # type: ignore[union-attr]
-        elif kind in _NOT_COUNTED:
-            return
         named = _NOTHING
         if self._touched:
             named = frozenset(self._touched)
             self._touched.clear()
-        counted = self._counts.get((peer.who, kind, named))
+        key = peer.who, kind, named
+        counted = self._counts.get(key)
         if counted is not None:
             counted[0] += 1
             counted[1] += sent
-        else:
-            self._count((peer.who, kind, named), peer, sent)
+        elif kind not in _NOT_COUNTED:
+            self._count(key, peer, sent)
 
     def _count(self, key: _Key, peer: Peer, sent: int) -> None:
         """Count the first request of a kind in this second."""
@@ -138,24 +155,34 @@ class Audit:
         """Write what a search looked for, or that a value leaves, of numbers and texts that do."""
         if type(message) is Search:
             words = [word[:_MOST_TEXT] for word in message.words[:20]]
-            self._write("search", peer, words=words, bytes=count)
+            self._write(self._stamped("search", peer, words=words, bytes=count))
         elif _tells(message):
             self.read(message, peer, ids, count)
 
     def read(self, message: Request, peer: Peer, ids: Iterable[int], count: int) -> None:
-        """Write that values leave for a caller, so many bytes, before they do."""
-        self._write("read", peer, by=name_of(message), of=self.whose(ids, peer), bytes=count)
+        """Write that values leave for a caller, so many bytes."""
+        self._write(
+            {
+                "at": self._clock(),
+                "what": "read",
+                "user": peer.user,
+                "name": peer.name,
+                "by": name_of(message),
+                "of": self.whose(ids, peer),
+                "bytes": count,
+            }
+        )
 
     def sent(
         self, message: Request, peer: Peer, ids: Iterable[int], to: Iterable[str], count: int
     ) -> None:
-        """Write that values leave for other workers, so many bytes, before they do."""
-        of, places = self.whose(ids, peer), sorted(set(to))
-        self._write("send", peer, by=name_of(message), of=of, to=places, bytes=count)
+        """Write that values leave for other workers, so many bytes."""
+        about = {"by": name_of(message), "of": self.whose(ids, peer), "to": sorted(set(to))}
+        self._write(self._stamped("send", peer, **about, bytes=count))
 
     def whose(self, ids: Iterable[int], peer: Peer) -> str:
         """Whose these objects are: the tags of the owner's data, and the names of other users."""
-        found = set()
+        found: set[str] = set()
         for id in ids:
             origin = self._owners.of(id)
             if origin is None or origin.owner == peer.identity:
@@ -164,35 +191,29 @@ class Audit:
                 found.add(" ".join(sorted(self._store.tags.of(id))) or "untagged data")
             else:
                 found.add(f"objects of {origin.owner}")
-        return ", ".join(sorted(found))[:_MOST_TEXT] or OWN
+        return ", ".join(sorted(found))[:_MOST_TEXT] if found else OWN
 
     # ------------------------------------------------------------------------------- lines
 
     def tick(self) -> None:
         """Write what was counted in a second that is over; what cannot be written waits."""
-        if self._clock() < self._second + 1:
-            return
-        with self._lock:
-            try:
+        self.flush()
+        if self._clock() >= self._second + 1:
+            with self._lock, contextlib.suppress(AuditFailed):
                 self._turn()
-            except AuditFailed:
-                pass
 
     def event(self, what: str, peer: Peer | None = None, **more: Any) -> None:
         """Write a line; where that cannot be, it waits until it can."""
         with self._lock:
             if len(self._waiting) < _MOST_WAITING:
                 self._waiting.append(self._stamped(what, peer, **more))
-            try:
-                self._flush()
-            except AuditFailed:
-                pass
+        self.flush()
 
-    def _write(self, what: str, peer: Peer, **more: Any) -> None:
-        """Write a line, or raise :class:`~syft.exceptions.AuditFailed`."""
-        with self._lock:
-            self._flush()
-            self._append(self._stamped(what, peer, **more))
+    def _write(self, record: Record) -> None:
+        """Have a line be written soon."""
+        self._waiting.append(record)
+        if record["at"] - self._waiting[0]["at"] > _LATEST:
+            self.flush()
 
     def _turn(self) -> None:
         counts, self._counts = self._counts, {}
@@ -203,11 +224,11 @@ class Audit:
     def _flush(self) -> None:
         while self._waiting:
             self._append(self._waiting[0])
-            del self._waiting[0]
+            self._waiting.popleft()
 
     def _append(self, record: Record) -> None:
         try:
-            self._log.append(record)
+            self._log.append({**record, "at": _shown(record["at"])})
         except AuditFailed:
             self._stop()
             raise
@@ -220,14 +241,14 @@ class Audit:
             name = _said(kind)
             group["count"][name] = group["count"].get(name, 0) + count
             group["bytes"] += sent
-        at = _shown(self._second)
+        at = float(self._second)
         for (who, of), group in groups.items():
             user, name = who
             yield {"at": at, "what": "operations", "user": user, "name": name, "of": of, **group}
         self._sets = {_NOTHING: OWN}
 
     def _stamped(self, what: str, peer: Peer | None, **more: Any) -> Record:
-        record: Record = {"at": _shown(self._clock()), "what": what}
+        record: Record = {"at": self._clock(), "what": what}
         if peer is not None:
             record["user"], record["name"] = peer.user, peer.name
         record.update({key: value for key, value in more.items() if value is not None})
@@ -244,8 +265,12 @@ class Audit:
 
 def _shown(seconds: float) -> str:
     """A time: UTC, ISO 8601, to the millisecond."""
-    whole, rest = divmod(seconds, 1)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int(rest * 1000):03}Z"
+    return f"{_second_shown(int(seconds))}.{int(seconds % 1 * 1000):03}Z"
+
+
+@lru_cache(maxsize=16)
+def _second_shown(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _said(kind: Any) -> str:

@@ -317,7 +317,7 @@ class Call(msgspec.Struct, eq=False):
         return self.left
 
     def _note_read(self, buffers: Iterable[torch.Tensor]) -> None:
-        """Tell the owner that values leave for the caller, before they do."""
+        """Tell the owner that values leave for the caller."""
         audit = self.core.audit
         if audit is not None:
             count = sum(buffer.nbytes for buffer in buffers)

@@ -226,8 +226,7 @@ class WorkerCore:
         """
         observed = function_modes() or dispatch_modes() or saved_tensor_hooks(True)
         if observed or is_inference_mode_enabled() or is_anomaly_enabled():
-            with neutral_mode():  # without those of a caller on whose thread this worker runs
-                return self.respond(frame, peer)
+            return self._respond_unobserved(frame, peer)
         try:
             message = read_request(frame.header)
         except messages.UNREADABLE:
@@ -249,18 +248,23 @@ class WorkerCore:
             if outer is not None:
                 self._nesting.leave()
             self.serving = outer
-        if self.to_return:
-            reply, header = self._after_returning(message, reply, peer), b""
-        if not header:
-            return self._framed(frame, reply, peer)
+        if self.to_return or not header:
+            return self._framed(message, frame, reply, peer)
         stats = self.stats
         stats.messages_in += 1
         stats.bytes_in += frame.nbytes if frame.buffers else len(frame.header)
         stats.bytes_out += len(header)
         return Frame(header, [], False, False, False, reply.seq if type(reply) is Done else None)
 
-    def _framed(self, frame: Frame, reply: Any, peer: Peer) -> Frame | None:
+    def _respond_unobserved(self, frame: Frame, peer: Peer) -> Frame | None:
+        """Handle a request without the modes of a caller on whose thread this worker runs."""
+        with neutral_mode():
+            return self.respond(frame, peer)
+
+    def _framed(self, message: Any, frame: Frame, reply: Any, peer: Peer) -> Frame | None:
         """Count a request and its reply, if there is one, which is returned as a frame."""
+        if self.to_return:
+            reply = self._after_returning(message, reply, peer)
         return self.stats.count(frame, None if reply is None else self.frame_of(reply, peer))
 
     def _meet(self, peer: Peer, message: messages.Request, inside: bool) -> None:

@@ -202,7 +202,8 @@ class WebsocketServerWorker(VirtualWorker):
                 self.listener.close()
                 self.board.close()
                 raise
-            self.core.keep_audit(log).event("start", worker=self.id, software=software())
+            self.board.owners_log = audit = self.core.keep_audit(log)
+            audit.event("start", worker=self.id, software=software())
 
     @property
     def address(self) -> Address:
@@ -270,7 +271,7 @@ class WebsocketServerWorker(VirtualWorker):
             self.board.close()
             if self.core.audit is not None:
                 self.core.audit.close(reason)
-                self.core.audit = None
+                self.core.audit = self.board.owners_log = None
         self.listener.close()
         if self.unix is not None:
             with contextlib.suppress(OSError):

@@ -25,6 +25,7 @@ from syft.exceptions import BrokenFraming, SyftError, UnknownWorker, WorkerLost
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame
 from syft.workers.client.monitor import Monitor
+from syft.workers.core.audit import Audit
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.shells.network import Network
@@ -55,6 +56,8 @@ _MOST_HELD: Final = 1 << 28
 more, whoever has more than an equal share of them is not served, and not read."""
 _LEAST_SHARE: Final = 1 << 21
 """Bytes that are never too many: what clients receive before they say that it has arrived."""
+_MOMENT: Final = 0.001
+"""Seconds without a request after which the owner's log is written."""
 _SUM_EVERY: Final = 0.05
 """Seconds between two looks at how many these are."""
 
@@ -109,6 +112,7 @@ class ServingBoard(Board):
         accept_tunnel: Callable[[Line, socket.socket], str] = _refuse_tunnel,
     ) -> None:
         super().__init__(network, Monitor())
+        self.owners_log: Audit | None = None
         self.stopping: str | None = None
         """Why the worker stops, once it does."""
         self.openings = Openings(self, accept)
@@ -129,6 +133,15 @@ class ServingBoard(Board):
         self._wake_read.setblocking(False)
         self.watched.watch(self._wake_read.fileno(), READ, self._woken)
         self.tunnels = TunnelEnds(self, accept_tunnel)
+
+    def _wait(self, seconds: float, line: Line | None) -> list[tuple[Any, int]]:
+        """Wait, and have the owner's log be written as soon as nobody asks for something."""
+        if self.owners_log is None or not self.owners_log.waits:
+            return super()._wait(seconds, line)
+        ready = super()._wait(min(seconds, _MOMENT), line)
+        if not ready:
+            self.owners_log.flush()
+        return ready
 
     # ------------------------------------------------------------------------------- the loop
 
