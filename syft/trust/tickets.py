@@ -89,6 +89,15 @@ def mint(key: bytes, ticket: Ticket) -> str:
     return f"{_base64(payload)}.{_base64(_signature(key, payload))}"
 
 
+def ticket_key(secret: str) -> bytes:
+    """The key with which a client signs tickets for its line.
+
+    >>> len(ticket_key("secret"))
+    32
+    """
+    return hashlib.sha256(b"syft tickets\0" + secret.encode()).digest()
+
+
 def session_of(text: str) -> str:
     """Return the session that a ticket names, to find the key with which to read it.
 

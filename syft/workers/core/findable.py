@@ -7,13 +7,24 @@ even if somebody tells it their ids: so its requests are looked at for ids, what
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Protocol
 
 from syft.exceptions import ObjectNotFound
+from syft.workers.core.audit import Audit
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.core.unseen_ids import numbers_in
+from syft.workers.core.unseen_ids import UnseenIds, numbers_in, with_numbers_of
 from syft.workers.wire.messages import Drop, Request, Share
+
+
+class Serving(Protocol):
+    """A worker, as far as it matters here what is there for whom."""
+
+    contested: bool
+    owners: Owners
+    store: ObjectStore
+    audit: Audit | None
 
 
 def may_find(store: ObjectStore, owners: Owners, peer: Peer, id: int) -> bool:
@@ -72,3 +83,21 @@ def check_named(store: ObjectStore, owners: Owners, peer: Peer, message: Request
     for number in numbers_in(message):
         if store.knows(number) and not may_find(store, owners, peer, number):
             raise ObjectNotFound(number, store.worker, store.why_missing(0))
+
+
+def as_there(core: Serving, message: Request, peer: Peer) -> Request:
+    """A request with nothing's ids in the place of those of objects that are not there for its
+    caller; the owner is told of it."""
+    if not core.contested or peer.users is None:
+        return message
+    owners, knows = core.owners, core.store.knows
+    hidden = [id for id in numbers_in(message) if knows(id) and not owners.shows(peer, id)]
+    if hidden and core.audit is not None:
+        core.audit.hidden(message, peer, hidden)
+    if peer.session.unseen is None:
+        if not hidden:
+            return message
+        peer.session.unseen = UnseenIds()
+    changed = peer.session.unseen.in_request(message, hidden)
+    found: Request = with_numbers_of(message, changed, peer.session.numbers)
+    return found

@@ -44,6 +44,7 @@ from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.serde.tensors.strided import pack_usual
 from syft.workers.core.access import READS, Access
+from syft.workers.core.findable import as_there
 from syft.workers.core.request_graphs import RequestGraphs
 from syft.workers.core.owners import Permit
 from syft.workers.core.peer import KINDS, Peer
@@ -489,7 +490,7 @@ def _steps(declared: Declaration, act: Act, dropping: bool) -> Handler:
     def steps(core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> Any:
         if dropping and message.drop:
             core.forget(expanded(message.drop), peer)
-        call = Call(core, core.unseen(message, peer), frame, peer)
+        call = Call(core, as_there(core, message, peer), frame, peer)
         if reading is not None:
             call.read = reading(call)
         if makes:

@@ -61,7 +61,6 @@ from syft.workers.core.shares import Confined
 from syft.workers.core.stats import Stats
 from syft.workers.core.store import FAILED, NOT_MADE, ObjectStore, why_missing
 from syft.workers.core.stored_tensors import StoredTensors
-from syft.workers.core.unseen_ids import UnseenIds, numbers_in, with_numbers_of
 from syft.workers.execution.operation import neutral_mode, without_device
 from syft.workers.labels.cell import Stored
 from syft.workers.labels.guards import Guard
@@ -85,13 +84,6 @@ HeldInputs = dict[int, Any]
 AddressedFrame = tuple[Peer | str, Frame]
 """A frame, with the peer it replies to or the name of the worker it sends a request to."""
 Handler = Callable[["WorkerCore", Any, Frame, Peer], "messages.Reply | Answer | None"]
-
-
-def shown_again(unseen: UnseenIds, reply: Any) -> Any:
-    """A reply, with tensor data or without, with the ids that its caller knows."""
-    if type(reply) is Answer:
-        return Answer(unseen.in_reply(reply.message), reply.buffers, reply.private)
-    return unseen.in_reply(reply)
 
 
 class Answer(msgspec.Struct):
@@ -352,8 +344,8 @@ class WorkerCore:
 
         One that no message can carry is a failure, of which nothing is told.
         """
-        if (unseen := peer.session.unseen) is not None:
-            reply = shown_again(unseen, reply)
+        if peer.session.unseen is not None:
+            reply = peer.session.unseen.in_reply(reply)
         try:
             if type(reply) is Answer:
                 return Frame(encode(reply.message), reply.buffers, False, reply.private)
@@ -375,23 +367,6 @@ class WorkerCore:
         told = without_device(error, self.name)
         trace = None if hidden else self.trace_of(told)
         return Failure(seq, pack_error(told, Packer(), trace, hidden), action)
-
-    def unseen(self, message: messages.Request, peer: Peer) -> messages.Request:
-        """A request with nothing's ids in the place of those of objects that are not there for its
-        caller."""
-        if not self.contested or peer.users is None:
-            return message
-        owners, knows = self.owners, self.store.knows
-        hidden = [id for id in numbers_in(message) if knows(id) and not owners.shows(peer, id)]
-        if hidden and self.audit is not None:
-            self.audit.hidden(message, peer, hidden)
-        if peer.session.unseen is None:
-            if not hidden:
-                return message
-            peer.session.unseen = UnseenIds()
-        changed = peer.session.unseen.in_request(message, hidden)
-        found: messages.Request = with_numbers_of(message, changed, peer.session.numbers)
-        return found
 
     # ------------------------------------------------------------------------------------ waiting
 

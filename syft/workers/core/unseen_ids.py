@@ -110,7 +110,9 @@ class UnseenIds:
         return msgspec.structs.replace(message, **changed)
 
     def in_reply(self, reply: Any) -> Any:
-        """A reply with the ids that the caller knows, in texts too."""
+        """A reply (with tensor data too) with the ids that the caller knows, in texts too."""
+        if "buffers" in reply.__struct_fields__:
+            return msgspec.structs.replace(reply, message=self.in_reply(reply.message))
         changed = {
             name: _replaced(getattr(reply, name), self._named)
             for name in reply.__struct_fields__

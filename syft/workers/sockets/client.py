@@ -30,7 +30,7 @@ from syft.workers.shells.worker import Worker
 from syft.workers.sockets.address import Address
 from syft.workers.sockets.calling import CallingBoard, Keeper
 from syft.workers.sockets.dialling import AskedFor, Target, sensible
-from syft.workers.sockets.guests import TICKET_SECONDS, ticket_key
+from syft.workers.sockets.guests import TICKET_SECONDS
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_messages import Introduction, Meet, Welcome
 from syft.workers.sockets.line_transport import LineWorker
@@ -314,7 +314,7 @@ class WebsocketClientWorker(LineWorker, metaclass=Reconnecting):
             self._prove(user)
         until = steady_time() + line.ahead + TICKET_SECONDS
         ticket = Ticket(line.id, holder, user, until)
-        text = tickets.mint(ticket_key(line.secret), ticket)
+        text = tickets.mint(tickets.ticket_key(line.secret), ticket)
         fingerprint = self.target_address.fingerprint
         return Introduction(
             meet.number, meet.name, str(self.address), fingerprint, text, relays=True

@@ -9,7 +9,6 @@ on its connection: no later message says who it is.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import hmac
 import secrets
 import time
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
-from syft.exceptions import AuditFailed, BrokenFraming, FileRefused, TicketRefused, WorkerRefused
+from syft.exceptions import BrokenFraming, FileRefused, TicketRefused, WorkerRefused
 from syft.ops.table import NAMES
 from syft.serde.limits import Limits
 from syft.trust import tickets
@@ -47,6 +46,7 @@ from syft.workers.sockets.serving import ServingBoard
 from syft.workers.sockets.sparse_log import STRANGERS, VISITS
 from syft.workers.sockets.steady_clock import steady_time
 from syft.workers.sockets.streams import Stream
+from syft.workers.sockets.visits import Visits
 from syft.workers.sockets.websocket import REFUSED, TEXT, WebSocket
 
 TICKET_SECONDS: Final = 60.0
@@ -165,29 +165,6 @@ class Caller:
             self.websocket.close(REFUSED, reason)
 
 
-class OncePerSecond:
-    """Which of many events of a host are told: one a second, with how many were left out before it.
-
-    >>> told = OncePerSecond()
-    >>> [told.of("10.0.0.7", now) for now in (1.0, 1.2, 1.4, 2.5)]
-    [0, None, None, 2]
-    """
-
-    def __init__(self) -> None:
-        self._told: dict[str | None, tuple[float, int]] = {}
-
-    def of(self, host: str | None, now: float) -> int | None:
-        """How many were left out before this one; None if it is left out itself."""
-        last, left_out = self._told.pop(host, (-1.0, 0))
-        if now < last + 1:
-            self._told[host] = last, left_out + 1
-            return None
-        if len(self._told) >= _MOST_ABSENT:
-            del self._told[next(iter(self._told))]
-        self._told[host] = now, 0
-        return left_out
-
-
 class Reception:
     """Lets callers in to ``worker``, and remembers them while they may come back.
 
@@ -218,7 +195,7 @@ class Reception:
         self.heartbeat = heartbeat
         self.lockout = Lockout() if lockout is None else lockout
         self.admissions = admissions or Admissions()
-        self._refused = OncePerSecond()
+        self.visits = Visits(worker.core)
         self.guests: dict[str, Guest] = {}
         """By the id of their line."""
         self._by_peer: dict[int, Guest] = {}
@@ -236,11 +213,12 @@ class Reception:
         """Let a caller in, or say why not."""
         assert caller.websocket is not None
         try:
-            self._check_audit()
+            if why := self.visits.nobody_is_served():
+                raise NotWelcome("audit", why)
             guest, received = self._admit(caller, hello)
         except NotWelcome as refusal:
             self.admissions.refused[refusal.code] += 1
-            self._note_refused(caller.host, refusal)
+            self.visits.refused(caller.host, refusal.code)
             # Two workers that part at once may lose each other's farewell, and one comes back.
             left = hello.resume is not None and hello.resume.line not in self.guests
             say = STRANGERS.info if left else STRANGERS.warning
@@ -271,30 +249,6 @@ class Reception:
         caller.websocket.put([encode_greeting(welcome)], TEXT)
         caller.websocket.trusted = True
         self.board.add(line, caller.websocket, received)
-
-    def _check_audit(self) -> None:
-        """Let nobody in while the audit log cannot be written."""
-        try:
-            if self.worker.core.audit is not None:
-                self.worker.core.audit.check()
-        except AuditFailed as error:
-            raise NotWelcome("audit", str(error)) from None
-
-    def _note_refused(self, host: str | None, refusal: NotWelcome) -> None:
-        """Write that a caller was not let in: the first in a second, and then how many were."""
-        audit = self.worker.core.audit
-        if audit is not None and refusal.code != "audit":
-            left_out = self._refused.of(host, time.monotonic())
-            if left_out is not None:
-                more = {"before": left_out} if left_out else {}
-                about = {"host": host, "error": refusal.code, **more}
-                audit.event("not let in", **about)
-
-    def _note(self, what: str, guest: Guest, **more: Any) -> None:
-        """Write that a guest has come or left."""
-        if self.worker.core.audit is not None and guest.peers:
-            root = None if guest.root is None else guest.root.name
-            self.worker.core.audit.event(what, guest.peers[0], host=guest.host, by=root, **more)
 
     def _admit(self, caller: Caller, hello: Hello) -> tuple[Guest, int]:
         """The guest that says hello, new or known, and how many messages have reached it."""
@@ -413,7 +367,7 @@ class Reception:
             origin = self.guests.get(tickets.session_of(text))
             if origin is None:
                 raise TicketRefused("its session is over")
-            ticket = tickets.read(ticket_key(origin.line.secret), text, now)
+            ticket = tickets.read(tickets.ticket_key(origin.line.secret), text, now)
             self._spent.spend(ticket, now)
         except TicketRefused as error:
             raise NotWelcome("ticket", str(error)) from None
@@ -482,7 +436,7 @@ class Reception:
         guest.stand_in = channel.caller = self._stand_in(guest, guest.said_name, channel)
         self.worker.callers[peer] = channel
         VISITS.info("let in %s%s", guest.name, f" for {guest.user}" if guest.user else "")
-        self._note("connect", guest)
+        self.visits.came(peer, guest.host, guest.origin.name if guest.root else None)
         return guest
 
     def _session(self, guest: Guest, user: str | None = None) -> Session:
@@ -538,7 +492,7 @@ class Reception:
         try:
             user, grant = self._user_of(guest, opening)
         except NotWelcome as refusal:
-            self._note_refused(guest.host, refusal)
+            self.visits.refused(guest.host, refusal.code)
             channel.refused = WorkerRefused(self.worker.id, refusal.code, refusal.reason)
             return
         beside = line.channels.get(opening.beside) if opening.beside is not None else None
@@ -549,8 +503,8 @@ class Reception:
         known = user in guest.users
         guest.users.add(user)
         channel.peer = self._peer(guest, name, user, session, grant)
-        if not known and self.worker.core.audit is not None:
-            self.worker.core.audit.event("connect", channel.peer, host=guest.host)
+        if not known:
+            self.visits.came(channel.peer, guest.host)
         channel.peer.place = guest.origin.mark, opening.source
         channel.host = self.worker if opening.target == self.worker.id else None
         channel.caller = self._stand_in(guest, opening.source, channel)
@@ -622,7 +576,7 @@ class Reception:
         for other in [one for one in self.guests.values() if one.root is guest]:
             self.dismiss(other, reason)
         VISITS.info("%s has left: %s", guest.name, reason)
-        self._note("leave", guest, reason=reason)
+        self.visits.left(guest.peers, guest.host, reason)
         self.guests.pop(guest.line.id, None)
         self._forget(guest)
         self.board.part(guest.line, reason)  # a caller that waits for it knows that all is done
@@ -640,12 +594,3 @@ class Reception:
 def _is_name(text: str) -> bool:
     """Whether somebody may be called so: what cannot be printed would forge lines of a log."""
     return 0 < len(text) <= _MOST_NAME and text.isprintable()
-
-
-def ticket_key(secret: str) -> bytes:
-    """The key with which a client signs tickets for its line.
-
-    >>> len(ticket_key("secret"))
-    32
-    """
-    return hashlib.sha256(b"syft tickets\0" + secret.encode()).digest()

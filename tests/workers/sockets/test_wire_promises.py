@@ -352,7 +352,7 @@ def test_an_open_with_a_wrong_proof_has_requests_fail(caller: RawCaller) -> None
 def test_a_ticket_as_the_page_writes_it_is_one(user: str | None) -> None:
     secret, expires = "a secret of a line", 1767225600123
     key = hashlib.sha256(b"syft tickets\0" + secret.encode()).digest()
-    assert key == guests.ticket_key(secret)
+    assert key == tickets.ticket_key(secret)
     nonce = base64.urlsafe_b64encode(bytes(16)).rstrip(b"=").decode()
     fields = ["line", "holder", user, expires, nonce]
     payload = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()

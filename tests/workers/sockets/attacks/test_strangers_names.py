@@ -17,7 +17,7 @@ from syft.trust import tickets
 from syft.trust.tickets import Ticket
 from syft.trust.tokens import TokenBook
 from syft.workers.sockets import guests
-from syft.workers.sockets.guests import ticket_key
+from syft.trust.tickets import ticket_key
 from syft.workers.sockets.sparse_log import STRANGERS
 from syft.workers.sockets.websocket import WebSocket
 from syft.workers.wire.messages import (
