@@ -201,9 +201,9 @@ def test_killed_at_random_places(tmp_path: Path) -> None:
         command = [sys.executable, "-c", WRITER, str(path), str(told), str(size)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            until = time.monotonic() + random_.uniform(0.0, 0.2 if most < 10_000 else 2.0)
+            patience, until = random_.uniform(0.0, 0.2 if most < 10_000 else 1.0), 0.0
             for line in process.stdout:
-                told = int(line) + 1
+                told, until = int(line) + 1, until or time.monotonic() + patience
                 if time.monotonic() > until:
                     with contextlib.suppress(ProcessLookupError):
                         process.send_signal(signal.SIGKILL)

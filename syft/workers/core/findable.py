@@ -18,7 +18,7 @@ from syft.workers.core.unseen_ids import UnseenIds, numbers_in, with_numbers_of
 from syft.workers.wire.messages import Drop, Request, Share
 
 
-class Serving(Protocol):
+class ServingObjects(Protocol):
     """A worker, as far as it matters here what is there for whom."""
 
     contested: bool
@@ -85,7 +85,7 @@ def check_named(store: ObjectStore, owners: Owners, peer: Peer, message: Request
             raise ObjectNotFound(number, store.worker, store.why_missing(0))
 
 
-def as_there(core: Serving, message: Request, peer: Peer) -> Request:
+def as_there(core: ServingObjects, message: Request, peer: Peer) -> Request:
     """A request with nothing's ids in the place of those of objects that are not there for its
     caller; the owner is told of it."""
     if not core.contested or peer.users is None:
