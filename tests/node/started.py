@@ -33,7 +33,7 @@ class StartedWorker:
         command = ["worker", "--id", "bob"]
         if "--port" not in options and "--unix" not in options:
             command += ["--port", "0"]
-        if "--audit" not in options:
+        if not {"--audit", "--state"}.intersection(options):
             command += ["--audit", str(folder / f"audit-{time.monotonic_ns()}.log")]
         self.error_path = folder / f"errors-{time.monotonic_ns()}"
         self.screen = ""
