@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from syft.chain.wrapper import first_link
 from syft.exceptions import NotSendable, UnsupportedOperation
 from syft.ids import new_id
 from syft.workers.client.transport import Owner
+from syft.workers.labels.origin import names_in
 
 
 def tensor_id(tensor: torch.Tensor) -> int:
@@ -37,21 +39,28 @@ def id_at_location(tensor: torch.Tensor) -> int | None:
     return first_link(tensor).id_at_location
 
 
-def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
+def tag(tensor: torch.Tensor, *tags: str, allow: Iterable[str] = ()) -> torch.Tensor:
     """Add tags, by which ``worker.search`` finds the tensor; returns the tensor.
+
+    At a worker with tokens its sender finds it, or whoever has computed it, and the users whom
+    ``allow`` names (of a tensor that is at a worker; ``send`` has that of others).
 
     Unless the local worker is a client only (``sy.local_worker.is_client_worker``, true by
     default), a tensor that is tagged here is put into its store, where others find it.
-    Raises :class:`~syft.exceptions.NotSendable` for a tag that is not a string.
+    Raises :class:`~syft.exceptions.NotSendable` for a tag that is not a string, and for ``allow``
+    of a tensor that is here.
 
     >>> x = torch.ones(2).tag("#digits", "#train").send(bob)
     >>> [found.get() for found in bob.search("#digits")]
     [tensor([1., 1.])]
     """
     _check_text("tag", *tags)
-    links = first_link(tensor).remote_links()
+    links, users = first_link(tensor).remote_links(), names_in("allow", allow)
+    if users and not links:
+        raise NotSendable("users with a tensor that is here", "name them with send(..., allow=)")
     for link in links:
         link.annotate(tuple(tags), None)
+        link.connection.show_to(link.id_at_location, users)
     if not links:
         tensor.__dict__["_tags"] = tensor.__dict__.get("_tags", set()) | set(tags)
     return tensor

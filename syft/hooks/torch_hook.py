@@ -290,8 +290,8 @@ class TorchHook:
 
 
 def _tensor_methods_of(local: VirtualWorker) -> dict[str, Callable[..., Any]]:
-    def tag(tensor: torch.Tensor, *tags: str) -> torch.Tensor:
-        labels.tag(tensor, *tags)
+    def tag(tensor: torch.Tensor, *tags: str, allow: Iterable[str] = ()) -> torch.Tensor:
+        labels.tag(tensor, *tags, allow=allow)
         for worker in local.network.hosts.values():
             worker.core.store.owner_tagged()
         if not local.is_client_worker:

@@ -250,6 +250,16 @@ def test_it_may_be_shared_later_as_private_and_with_those_who_may_write(scene: S
     assert scene.pointer("ben", written).add_(1).get().tolist() == [4, 6, 8]
 
 
+def test_a_result_is_shared_with_its_tag(scene: Scene) -> None:
+    result = scene.pointer("ann", scene.send(VALUES.clone())) * 2
+    id = int(result.id_at_location)
+    assert outcome(scene, use, id) != "success"
+    result.tag("#double", allow=("ben",))
+    assert outcome(scene, use, id) == "success"
+    with pytest.raises(sy.exceptions.NotSendable, match="name them with send"):
+        torch.ones(2).tag("#here", allow=("ben",))
+
+
 def test_an_id_of_anothers_object_may_be_ones_own(scene: Scene) -> None:
     """That it is taken is not told either: the two objects stand beside each other."""
     id = scene.send(VALUES.clone())
