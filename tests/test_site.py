@@ -69,7 +69,7 @@ def test_each_name_has_a_page_and_a_label_of_its_own(hook: sy.TorchHook) -> None
 
 def test_a_signature_is_written_for_readers(hook: sy.TorchHook) -> None:
     shown = {public.name: public.signature for public in public_names()}
-    assert shown["tensor.tag"] == "(*tags: str) -> torch.Tensor"
+    assert shown["tensor.tag"] == "(*tags: str, allow: Iterable[str] = ()) -> torch.Tensor"
     assert shown["sy.stock"] == "() -> StockLevel"
     assert "'" not in shown["worker.hold"]
 
