@@ -91,13 +91,15 @@ def as_there(core: ServingObjects, message: Request, peer: Peer) -> Request:
     if not core.contested or peer.users is None:
         return message
     owners, knows = core.owners, core.store.knows
-    hidden = [id for id in numbers_in(message) if knows(id) and not owners.shows(peer, id)]
+    known = [id for id in numbers_in(message) if knows(id)]
+    hidden = [id for id in known if not owners.shows(peer, id)]
     if hidden and core.audit is not None:
         core.audit.hidden(message, peer, hidden)
     if peer.session.unseen is None:
         if not hidden:
             return message
         peer.session.unseen = UnseenIds()
+    peer.session.unseen.have_come(set(known).difference(hidden), knows)
     changed = peer.session.unseen.in_request(message, hidden)
     found: Request = with_numbers_of(message, changed, peer.session.numbers)
     return found

@@ -95,6 +95,13 @@ class UnseenIds:
         self._instead: dict[int, int] = {}
         self._named: dict[int, int] = {}
 
+    def have_come(self, ids: Iterable[int], knows: Callable[[int], bool]) -> None:
+        """Let ids be those of the objects that are there for the caller by now, unless it has an
+        object of its own in their place, which ``knows`` says."""
+        for id in ids:
+            if id in self._instead and not knows(self._instead[id]):
+                del self._named[self._instead.pop(id)]
+
     def in_request(self, message: Any, hidden: Iterable[int]) -> Any:
         """A request with other ids in the place of those that are hidden, and that were."""
         for id in hidden:
