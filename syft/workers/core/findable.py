@@ -90,16 +90,22 @@ def as_there(core: ServingObjects, message: Request, peer: Peer) -> Request:
     caller; the owner is told of it."""
     if not core.contested or peer.users is None:
         return message
-    owners, knows = core.owners, core.store.knows
-    known = [id for id in numbers_in(message) if knows(id)]
-    hidden = [id for id in known if not owners.shows(peer, id)]
+    owners = core.owners
+    known = {id for id in numbers_in(message) if core.store.knows(id)}
+    hidden = {id for id in known if not owners.shows(peer, id)}
+    if not hidden and peer.session.unseen is None:
+        return message
+    return _with_others(core, message, peer, known - hidden, hidden)
+
+
+def _with_others(
+    core: ServingObjects, message: Request, peer: Peer, shown: set[int], hidden: set[int]
+) -> Request:
+    """A request of a caller that has named what is not there for it, now or before."""
     if hidden and core.audit is not None:
         core.audit.hidden(message, peer, hidden)
-    if peer.session.unseen is None:
-        if not hidden:
-            return message
-        peer.session.unseen = UnseenIds()
-    peer.session.unseen.have_come(set(known).difference(hidden), knows)
-    changed = peer.session.unseen.in_request(message, hidden)
+    unseen = peer.session.unseen = peer.session.unseen or UnseenIds()
+    unseen.have_come(shown, core.store.knows)
+    changed = unseen.in_request(message, hidden)
     found: Request = with_numbers_of(message, changed, peer.session.numbers)
     return found
