@@ -19,7 +19,7 @@ EXAMPLES = {
     *("make_patients.py", "ann_looks.py"),  # and programs on tables
     "coverage.py",  # the library
     *("coverage.txt", "token.txt", "figures.md"),  # written by the command beside the name
-    "worker.toml",  # of an owner
+    *("worker.toml", "verify.py"),  # of an owner
 }
 MADE = {"docs/extensions/outside_pages.py"}
 """Names pages that building the site makes."""
