@@ -14,7 +14,7 @@ from syft.workers.core.audit import Audit
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.core.unseen_ids import UnseenIds, numbers_in, with_numbers_of
+from syft.workers.core.unseen_ids import UnseenIds, numbers_in
 from syft.workers.wire.messages import Drop, Request, Share
 
 
@@ -106,6 +106,5 @@ def _with_others(
         core.audit.hidden(message, peer, hidden)
     unseen = peer.session.unseen = peer.session.unseen or UnseenIds()
     unseen.have_come(shown, core.store.knows)
-    changed = unseen.in_request(message, hidden)
-    found: Request = with_numbers_of(message, changed, peer.session.numbers)
+    found: Request = unseen.in_request(message, hidden, peer.session.numbers)
     return found

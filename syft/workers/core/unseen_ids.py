@@ -8,83 +8,119 @@ need not know.  If something is stored under it, it is the caller's own, under t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from syft.codes import TypeCode
 from syft.ids import new_id
+from syft.workers.wire.definitions import InputKind
 from syft.workers.wire.messages import Run
 from syft.workers.wire.numbering import Table
-from syft.workers.wire.references import REF, REFS
 
-_NO_OBJECTS: Final = frozenset(("seq", "drop", "failures", "reading"))
+_NO_OBJECTS: Final = frozenset(("seq", "drop", "failures", "reading", "tags", "description"))
 """Fields that name no object to be used.  Who drops what is another's changes nothing."""
 _OPERANDS: Final = frozenset(("args", "kwargs", "value", "values"))
-"""Fields of packed values, in which references name objects, and other numbers are data."""
-_DATA: Final = frozenset(("tags", "description"))
-"""Fields of texts of the caller's own."""
+"""Fields of operands, in which numbers are data too."""
+_HOLDS_DATA: Final = frozenset(
+    (
+        *(TypeCode.TUPLE, TypeCode.LIST, TypeCode.DICT, TypeCode.SET, TypeCode.FROZENSET),
+        *(TypeCode.SLICE, TypeCode.RANGE, TypeCode.SIZE, TypeCode.COMPLEX, TypeCode.GENERATOR),
+        *(TypeCode.ORDERED_DICT, TypeCode.NAMED_TUPLE, TypeCode.TORCH_OPTIONS),
+    )
+)
+"""Operands whose own numbers are data; those of any other kind may name an object."""
+_NAMES_NOTHING: Final = frozenset((TypeCode.PLAN, TypeCode.ROLE, TypeCode.PROGRAM))
+"""Operands in which the codec takes no reference and no pointer, at any depth."""
+
+Change = Callable[[Any], Any]
+"""What becomes of a number or a text."""
 
 
-def numbers_in(message: Any) -> Iterator[int]:
+def numbers_in(message: Any) -> list[int]:
     """The integers in a request that may name an object.
 
     Those of objects are 63 random bits, and equal no others but by intent.
 
     >>> from syft.workers.wire.messages import Fetch
-    >>> list(numbers_in(Fetch(7, 5, depth=1)))
+    >>> numbers_in(Fetch(7, 5, depth=1))
     [5, 1]
     """
+    found: list[int] = []
+
+    def note(leaf: Any) -> Any:
+        if type(leaf) is int:
+            found.append(leaf)
+        return leaf
+
     for name in message.__struct_fields__:
-        if name not in _NO_OBJECTS | _DATA:
-            value = _naming(name, getattr(message, name))
-            yield from (one for one in _items(value) if type(one) is int)
+        if name not in _NO_OBJECTS:
+            _renamed(name, getattr(message, name), note)
+    return found
 
 
-def _naming(name: str, value: Any) -> Any:
-    """What of a field may name an object."""
+def _renamed(name: str, value: Any, change: Change) -> Any:
+    """A field of a request with all changed that may name an object."""
+    if name == "value":
+        return _in_operand(value, change)
     if name in _OPERANDS:
-        return [one for one in _items(value, _is_reference) if _is_reference(one)]
-    if name == "define":
-        return value[:2] if isinstance(value, list | tuple) else ()
+        return _each(value, _in_operand, change)
+    if name == "define" and isinstance(value, list | tuple):  # the id of a plan comes second
+        return [*_in_any([*value[:2]], change), *value[2:]]
+    return _in_any(value, change)
+
+
+def _in_operand(value: Any, change: Change) -> Any:
+    """An operand with all changed that may name an object."""
+    if not isinstance(value, list | tuple | dict):
+        return value
+    code = value[0] if value and not isinstance(value, dict) else None
+    if type(code) is int and code in _HOLDS_DATA:
+        return _each(value, _in_operand, change)
+    names = type(code) is not int or code not in _NAMES_NOTHING
+    return _in_any(value, change) if names else value
+
+
+def _in_any(value: Any, change: Change) -> Any:
+    """A value of a message with all its numbers and texts changed, at any depth."""
+    return change(value) if type(value) in (int, str) else _each(value, _in_any, change)
+
+
+def _each(value: Any, rule: Callable[[Any, Change], Any], change: Change) -> Any:
+    """A container with a rule applied to each of its items; anything else as it is."""
+    if isinstance(value, dict):
+        return {key: rule(one, change) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(rule(one, change) for one in value)
     return value
 
 
-def _items(value: Any, ends: Callable[[Any], bool] = lambda one: False) -> Iterator[Any]:
-    """What is in a value of a message at any depth, down to what ``ends`` it."""
-    stack = [value]
-    while stack:
-        one = stack.pop()
-        inside = one.values() if isinstance(one, dict) else one
-        if ends(one) or not isinstance(one, list | tuple | dict):
-            yield one
-        else:
-            stack += reversed([*inside])
+def _kinds_of_inputs(run: Run, table: Table | None) -> bytes:
+    """The kinds of the inputs of a run, as far as they are known."""
+    if run.define is None:
+        entry = None if table is None else table.use(run.number)
+        return b"" if entry is None else bytes(entry.kinds)
+    define = run.define if isinstance(run.define, list | tuple) else ()
+    return next((one for one in define if type(one) is bytes), b"")
 
 
-def _is_reference(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and value[0] in (REF, REFS)
-
-
-def with_numbers_of(message: Any, found: Any, table: Table | None) -> Any:
-    """A request with the inputs of a run as they were given that are no ids: they are data."""
-    if type(message) is not Run:
-        return found
-    define = message.define if isinstance(message.define, list | tuple) else ()
-    kinds = next((one for one in define if type(one) is bytes), b"")
-    if message.define is None and table is not None:
-        entry = table.use(message.number)
-        kinds = b"" if entry is None else bytes(entry.kinds)
-    count = len(found.inputs)
-    given = zip(message.inputs, found.inputs, kinds[:count].ljust(count, b"\0"), strict=True)
-    return msgspec.structs.replace(found, inputs=[one if kind else id for one, id, kind in given])
+def _in_inputs(run: Run, table: Table | None, change: Change) -> list[Any]:
+    """The inputs of a run: an id changed, a number as it is, any other value as an operand."""
+    kinds = _kinds_of_inputs(run, table)
+    known = kinds[: len(run.inputs)].ljust(len(run.inputs), b"\0")
+    return [
+        _in_any(given, change) if kind == InputKind.REFERENCE else _in_operand(given, change)
+        for given, kind in zip(run.inputs, known, strict=True)
+    ]
 
 
 class UnseenIds:
     """The ids that one caller has named in vain, with those that stand for them.
 
     >>> from syft.workers.wire.messages import Fetch
-    >>> unseen = UnseenIds(); hidden = unseen.in_request(Fetch(7, 5), [5])
+    >>> unseen = UnseenIds(); hidden = unseen.in_request(Fetch(7, 5), [5], None)
     >>> hidden.id == 5, unseen.in_reply(hidden).id
     (False, 5)
     """
@@ -102,18 +138,21 @@ class UnseenIds:
             if id in self._instead and not knows(self._instead[id]):
                 del self._named[self._instead.pop(id)]
 
-    def in_request(self, message: Any, hidden: Iterable[int]) -> Any:
-        """A request with other ids in the place of those that are hidden, and that were."""
+    def in_request(self, message: Any, hidden: Iterable[int], table: Table | None) -> Any:
+        """A request with other ids in the place of those that are hidden, and that were; ``table``
+        is what the numbers of the connection stand for."""
         for id in hidden:
             if id not in self._instead:
                 self._instead[id] = other = new_id()
                 self._named[other] = id
-        fields = message.__struct_fields__
+        change = partial(_exchanged, self._instead)
         changed = {
-            name: _renamed(name, getattr(message, name), self._instead)
-            for name in fields
-            if name not in _NO_OBJECTS | _DATA
+            name: _renamed(name, getattr(message, name), change)
+            for name in message.__struct_fields__
+            if name not in _NO_OBJECTS
         }
+        if type(message) is Run:
+            changed["inputs"] = _in_inputs(message, table, change)
         return msgspec.structs.replace(message, **changed)
 
     def in_reply(self, reply: Any) -> Any:
@@ -121,50 +160,17 @@ class UnseenIds:
         if "buffers" in reply.__struct_fields__:
             return msgspec.structs.replace(reply, message=self.in_reply(reply.message))
         changed = {
-            name: _replaced(getattr(reply, name), self._named)
+            name: _in_any(getattr(reply, name), partial(_exchanged, self._named))
             for name in reply.__struct_fields__
             if name != "seq"
         }
         return msgspec.structs.replace(reply, **changed)
 
 
-def _renamed(name: str, value: Any, others: dict[int, int]) -> Any:
-    """A field of a request with other numbers in the place of ids, and of no data."""
-    if name in _OPERANDS:
-        return _in_operand(value, others)
-    if name == "define":  # the id of a plan comes second
-        listed = isinstance(value, list | tuple)
-        return [*_replaced([*value[:2]], others), *value[2:]] if listed else value
-    return _replaced(value, others)
-
-
-def _in_operand(value: Any, others: dict[int, int]) -> Any:
-    """An operand with other ids in its references."""
-    if _is_reference(value):
-        return _replaced(value, others)
-    if isinstance(value, dict):
-        return {key: _in_operand(one, others) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_in_operand(one, others) for one in value)
-    return value
-
-
-def _replaced(value: Any, others: dict[int, int]) -> Any:
-    """A value of a message with other numbers in the place of some, in texts too."""
-    change = _CHANGES.get(type(value))
-    return value if change is None else change(value, others)
-
-
-def _in_text(text: str, others: dict[int, int]) -> str:
+def _exchanged(others: dict[int, int], leaf: Any) -> Any:
+    """A number, or a text, with other numbers in the place of some."""
+    if type(leaf) is int:
+        return others.get(leaf, leaf)
     for number, other in others.items():
-        text = text.replace(str(number), str(other))
-    return text
-
-
-_CHANGES: Final[dict[type, Callable[[Any, dict[int, int]], Any]]] = {
-    int: lambda number, others: others.get(number, number),
-    str: _in_text,
-    list: lambda values, others: [_replaced(one, others) for one in values],
-    tuple: lambda values, others: tuple(_replaced(one, others) for one in values),
-    dict: lambda values, others: {key: _replaced(one, others) for key, one in values.items()},
-}
+        leaf = leaf.replace(str(number), str(other))
+    return leaf

@@ -16,13 +16,14 @@ import pytest
 import torch
 
 import syft as sy
+from syft.codes import TypeCode
 from syft.hooks.module_methods import send_module
 from syft.hooks.sending import send
 from syft.ids import new_id
 from syft.tensors.pointer import make_pointer
 from syft.trust.tokens import TokenBook
 from syft.workers.sockets.client import WebsocketClientWorker as Client
-from syft.workers.wire.messages import Describe, Duplicate, Fetch, Gradients, Search
+from syft.workers.wire.messages import Describe, Duplicate, Fetch, Gradients, Put, Search
 
 VALUES = torch.tensor([3.0, 5.0, 7.0])
 
@@ -166,6 +167,13 @@ def a_pointer_at_another_worker(scene: Scene, id: int) -> object:
     return (there + 0).get().get()
 
 
+def a_pointer_of_bob_to_itself(scene: Scene, id: int) -> object:
+    """Bob gets a pointer to its own object, and follows it for ben."""
+    out = new_id()
+    scene.connection("ben").ask(Put, out, (int(TypeCode.POINTER), id, "bob", False, 0))
+    return (scene.pointer("ben", out) * 1).get().get()
+
+
 ATTACKS: list[Callable[[Scene, int], object]] = [
     search_everything,
     search_by_tag,
@@ -183,6 +191,7 @@ ATTACKS: list[Callable[[Scene, int], object]] = [
     a_collective,
     a_copy_that_goes_on,
     a_pointer_at_another_worker,
+    a_pointer_of_bob_to_itself,
 ]
 
 
