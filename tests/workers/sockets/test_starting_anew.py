@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 from pathlib import Path
@@ -98,9 +99,10 @@ def test_a_ticket_holds_whatever_the_clocks_show(
 
 
 def test_a_ticket_of_another_time_is_refused(
-    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The clock counts: a minute after the greeting passes while no ticket is used."""
+    caplog.set_level(logging.INFO)
     with (
         sy.WebsocketServerWorker(hook, port=0, id="dan") as one,
         sy.WebsocketServerWorker(hook, port=0, id="eve", heartbeat=0.1) as two,
@@ -111,5 +113,6 @@ def test_a_ticket_of_another_time_is_refused(
         monkeypatch.setattr(guests, "steady_time", lambda: steady_clock.steady_time() + later)
         with pytest.raises(sy.exceptions.SyftError, match="has no connection to it"):
             x.move(eve).get()
+        assert "expired" in caplog.text, "its owner is told why"
         dan.close()
         eve.close()

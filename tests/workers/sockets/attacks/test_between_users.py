@@ -20,10 +20,24 @@ from syft.codes import TypeCode
 from syft.hooks.module_methods import send_module
 from syft.hooks.sending import send
 from syft.ids import new_id
+from syft.ops.table import BY_NAME
+from syft.program.program import Action, Program, Slot
+from syft.serde.packer import Packer
+from syft.serde.registry import pack
 from syft.tensors.pointer import make_pointer
 from syft.trust.tokens import TokenBook
 from syft.workers.sockets.client import WebsocketClientWorker as Client
-from syft.workers.wire.messages import Describe, Duplicate, Fetch, Gradients, Put, Search
+from syft.workers.wire.definitions import Group, InputKind
+from syft.workers.wire.messages import (
+    COUNT_SHIFT,
+    Describe,
+    Duplicate,
+    Fetch,
+    Gradients,
+    Put,
+    Run,
+    Search,
+)
 
 VALUES = torch.tensor([3.0, 5.0, 7.0])
 
@@ -174,6 +188,16 @@ def a_pointer_of_bob_to_itself(scene: Scene, id: int) -> object:
     return (scene.pointer("ben", out) * 1).get().get()
 
 
+def a_pointer_among_the_inputs_of_a_run(scene: Scene, id: int) -> object:
+    """A group gets a value along with it that is bob's pointer to itself."""
+    add = Action(BY_NAME["torch.Tensor.add"], (Slot(0), 1), {}, Slot(1))
+    program = Program(1, (add,), (Slot(1),))
+    group = pack(Group((InputKind.VALUE,), program), Packer())
+    pointer, out = (int(TypeCode.POINTER), id, "bob", False, 0), new_id()
+    scene.connection("ben").ask(Run, 777, [pointer], out, 1 << COUNT_SHIFT, define=group)
+    return scene.pointer("ben", out).get().get()
+
+
 ATTACKS: list[Callable[[Scene, int], object]] = [
     search_everything,
     search_by_tag,
@@ -192,6 +216,7 @@ ATTACKS: list[Callable[[Scene, int], object]] = [
     a_copy_that_goes_on,
     a_pointer_at_another_worker,
     a_pointer_of_bob_to_itself,
+    a_pointer_among_the_inputs_of_a_run,
 ]
 
 
