@@ -474,7 +474,6 @@ class CollectiveCode(WireCode):
     DEAL_AHEAD = 6, "what the parties need of a program that comes later"
     ROLL_BACK = 7, "the parties undo what programs have written in place, and go on"
     ROLE = 8, "a role of a protocol"
-    SUBMIT = 9, "an object at a worker goes to a role as one of its inputs"
 
 
 PYTHON_TYPES: tuple[type, ...] = (bool, int, float, complex)

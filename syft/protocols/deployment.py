@@ -64,6 +64,7 @@ class Deployment:
         busy = [rank for rank, tape in enumerate(tapes) if not tape.is_idle]
         self._rank = {rank: at for at, rank in enumerate(busy)}
         """The roles that have something to do, by their ranks among all."""
+        self._check_apart([tapes[rank].name for rank in busy])
         lines = {rank: owner.connection_to(workers[tapes[rank].name]) for rank in busy}
         self._handles = [
             store_role(
@@ -73,6 +74,17 @@ class Deployment:
             )
             for rank in busy
         ]
+
+    def _check_apart(self, roles: Sequence[str]) -> None:
+        """Raise unless all roles that have something to do are at workers of their own."""
+        taken: dict[Any, str] = {}
+        for role in roles:
+            other = taken.setdefault(self.workers[role].id, role)
+            if other != role:
+                raise ProtocolError(
+                    f"the roles {other!r} and {role!r} at one worker, {self.workers[role].id!r}",
+                    "deploy each role at another worker",
+                )
 
     def __repr__(self) -> str:
         places = ", ".join(f"{role} at {worker.id}" for role, worker in self.workers.items())
@@ -124,7 +136,7 @@ class Deployment:
 
         A role stands for the only input that users give it: ``submit(execution, alice=value)``.
         ``by`` is the worker that gives them, if it is not this one.
-        Raises :class:`~syft.exceptions.WrongArguments`, and
+        Raises :class:`~syft.exceptions.WrongArguments`, also for a pointer, and
         :class:`~syft.exceptions.InputRefused` for an input that is there, that another worker is to
         give, or that comes after the execution has ended.
         """
@@ -276,9 +288,14 @@ class Execution:
 
     def submit(self, name: str, value: Any, by: Location | None = None) -> None:
         """Give an input that is missing; see :meth:`Deployment.submit`."""
+        if type(value) is Wrapper and value.child.remote_links():
+            raise WrongArguments(
+                self._deployment.name,
+                f"a tensor of this program as {name!r} (start() and run() take a pointer)",
+                "a pointer",
+            )
         for rank, place in self._deployment.places_of(name):
-            operand = self._deployment.operand(name, rank, value)
-            self.running.submit(rank, place, operand, by)
+            self.running.submit(rank, place, value, by)
 
     @property
     def outputs(self) -> Mapping[str, Any]:

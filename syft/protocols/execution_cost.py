@@ -44,7 +44,8 @@ class ExecutionCost:
 
     def __str__(self) -> str:
         lines = [
-            f"{edge.origin} -> {edge.target}: {edge.messages} messages, {edge.bytes} bytes"
+            f"{edge.origin} -> {edge.target}: {edge.messages} message{'s' * (edge.messages != 1)}, "
+            f"{edge.bytes} bytes"
             for edge in self.edges
         ]
         return "\n".join(lines or ["nothing goes from role to role"])

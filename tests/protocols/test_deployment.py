@@ -318,6 +318,7 @@ def test_what_deploy_refuses(hook, workers):
         (lambda: foo.deploy(alice=bob, carol=bob), "'carol', which is no role"),
         (lambda: foo.deploy(bob, james), "2 workers for 1 roles"),
         (lambda: foo.deploy(bob, actors={"z": bob}), "'z', which is no input"),
+        (lambda: foo.deploy(bob, local=bob), f"'local' and 'alice' at one worker, {bob.id!r}"),
     ):
         with pytest.raises(ProtocolError, match=text):
             call()
@@ -348,6 +349,8 @@ def test_what_start_and_run_refuse(hook, workers):
     execution = deployed.start(torch.ones(1))
     with pytest.raises(WrongArguments, match="inputs of the roles"):
         deployed.submit(execution, carol=torch.ones(1))
+    with pytest.raises(WrongArguments, match="start.. and run.. take a pointer"):
+        deployed.submit(execution, x=torch.ones(1).send(workers[0]))
     execution.wait()
     with pytest.raises(InputRefused):
         deployed.submit(execution, x=torch.ones(1))

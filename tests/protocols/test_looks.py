@@ -103,7 +103,7 @@ def test_the_cost_of_a_run(hook, alice, bob):
         ("lab", "clinic"): (1, 40),
         ("clinic", "local"): (1, 4),
     }
-    assert (cost.messages, cost.bytes) == (3, 164) and "local -> lab: 1 messages" in str(cost)
+    assert (cost.messages, cost.bytes) == (3, 164) and "local -> lab: 1 message," in str(cost)
     with sy.trace() as log:
         deployed.cost(torch.ones(10, 3), torch.ones(10, 1))
     assert len(log) == 0
