@@ -300,9 +300,11 @@ _WRONG_METAS: Final = {
     "aten::mkldnn_rnn_layer",
     "aten::_embedding_bag",
     "aten::_embedding_bag_forward_only",
+    "aten::_fft_r2c",
 }
-"""The operations of which torch 2.13 predicts other sizes than it gives, of the workspace that one
-keeps for its backward pass and of the counts of the others: they run at their lines."""
+"""The operations of which torch 2.13 predicts other sizes or strides than it gives: of the
+workspace that one keeps for its backward pass, of counts, and of a transform over more than one
+dimension.  They run at their lines."""
 
 _PLAIN: Final = {"aten::_pack_padded_sequence": 1}
 """The operations of which torch's C++ reads a result without asking anybody: the place of that."""

@@ -40,6 +40,7 @@ NOT_DRAWN = {
     "torch.randn": "has numbers for operands",
     "torch.randint": "has numbers for operands",
     "torch.randperm": "has numbers for operands",
+    "syft.ops.secret_integers.secret_like": "draws from the operating system, of no stream",
 }
 """The operations flagged ``random`` that draw for no tensor of this list, and why."""
 
