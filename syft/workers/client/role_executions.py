@@ -209,7 +209,8 @@ class RoleExecution:
         self._values: dict[int, list[Any]] = {}
 
     def __repr__(self) -> str:
-        state = "failed" if self._outcome.failures else "done" if self.done() else "under way"
+        done = self.done()
+        state = "failed" if self._outcome.failures else "done" if done else "under way"
         return f"<Execution at {', '.join(self.parties[: len(self._parts)])}; {state}>"
 
     def begin(self, inputs: Mapping[Place, Any]) -> None:
