@@ -217,10 +217,6 @@ class Deployment:
         id: int = link.id_at_location  # type: ignore[assignment]  # it is at one worker
         return Reference(id)
 
-    def actor_of(self, name: str) -> str | None:
-        """The worker that is to give an input, if the deployment names one."""
-        return self._actors.get(name)
-
     def nested(self, outputs: Callable[[int], Sequence[Any]]) -> Any:
         """What the function returned, with the outputs of the roles in their places."""
         found = [outputs(self._rank[rank])[place] for rank, place in self._built.cut.outputs]

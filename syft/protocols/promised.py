@@ -9,6 +9,7 @@ function form gives it.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from torch import nn
 from syft.exceptions import LocationMismatch, ProtocolError, UnsupportedOperation, WrongParties
 from syft.hooks.ledger import EXTENSIONS
 from syft.ops.nested import leaves, replace
-from syft.ops.secret_integers import on_grid, secret_like
+from syft.ops.secret_integers import MOST_BITS, on_grid, secret_like
 from syft.workers.shells.worker import Worker
 
 _DECLARED: WeakKeyDictionary[Worker, list[PromisedTensor]] = WeakKeyDictionary()
@@ -179,12 +180,18 @@ PROTOCOL_OF: Final[list[Callable[[Sequence[PromisedTensor]], Any]]] = []
 class PromisedShares(dict[str, PromisedTensor]):
     """Promised shares of a tensor, by the names of their workers.
 
-    Their sum is the tensor times ``scale``.
+    Their sum is the tensor times ``scale``, and below ``bound``: what might be 2^63 or more is
+    refused, since it would wrap.
     """
 
-    def __init__(self, parts: Mapping[str, PromisedTensor], scale: float) -> None:
+    def __init__(
+        self, parts: Mapping[str, PromisedTensor], scale: float, bound: int = 1 << MOST_BITS
+    ) -> None:
         super().__init__(parts)
-        self.scale = scale
+        if bound > 1 << 63:
+            beyond = "sums and products that may exceed 63 bits"
+            raise UnsupportedOperation(beyond, "PromisedShares", "add fewer, or scale them before")
+        self.scale, self.bound = scale, bound
 
     def __add__(self, other: Any) -> PromisedShares:
         return self._with(other, operator.add)
@@ -199,13 +206,14 @@ class PromisedShares(dict[str, PromisedTensor]):
         if not fits or other.keys() != self.keys() or other.scale != self.scale:
             instead = "both must be shares at the same workers, divided by the same numbers"
             raise UnsupportedOperation(combine.__name__, "PromisedShares", instead)
-        return PromisedShares({key: combine(self[key], other[key]) for key in self}, self.scale)
+        parts = {key: combine(self[key], other[key]) for key in self}
+        return PromisedShares(parts, self.scale, self.bound + other.bound)
 
     def __truediv__(self, number: Any) -> PromisedShares:
         """Divided by a public number, which is exact: it goes into the scale."""
-        if not isinstance(number, (int, float)) or number == 0:
+        if not isinstance(number, (int, float)) or not number or not math.isfinite(number):
             raise UnsupportedOperation("truediv", "PromisedShares", "divide by a public number")
-        return PromisedShares(self, self.scale * number)
+        return PromisedShares(self, self.scale * number, self.bound)
 
     def __mul__(self, number: Any) -> PromisedShares:
         """Multiplied by a public whole number.
@@ -217,7 +225,7 @@ class PromisedShares(dict[str, PromisedTensor]):
             instead = "multiply shared tensors: x.fix_precision().share(...), at the workers"
             raise UnsupportedOperation("mul", "PromisedShares", instead)
         parts = {key: _TIMES(part, number) for key, part in self.items()}
-        return PromisedShares(parts, self.scale)
+        return PromisedShares(parts, self.scale, self.bound * abs(number))
 
     __rmul__ = __mul__
 

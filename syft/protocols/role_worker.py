@@ -54,6 +54,9 @@ class RoleWorker:
 
     def __init__(self, name: str | None = None, state: Iterable[Entry] = ()) -> None:
         if not (name is None or isinstance(name, str)):
+            if tuple(state):
+                instead = 'name it by a text, RoleWorker("alice", state=(...))'
+                raise ProtocolError(f"a role called {name!r}", instead)
             name, state = None, name  # RoleWorker((model,))
         self.name: str | None = name
         self.state = State(check_entries("RoleWorker", state))

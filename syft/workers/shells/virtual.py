@@ -385,11 +385,18 @@ class VirtualWorker(Worker, NamedDatasets, metaclass=Reconnecting):
 
         ``digest`` stands for all that the role computes and sends, whatever its state is; in text
         it is hexadecimal.  A value keeps its label there: who may read it does not change.
+        Raises :class:`~syft.exceptions.UnusableSetting` for what is no digest of 32 bytes.
 
         >>> alice = VirtualWorker(None, id="alice")
         >>> alice.approve("00" * 32, ["bob"])
         """
-        key = bytes.fromhex(digest) if isinstance(digest, str) else digest
+        try:
+            key = bytes.fromhex(digest) if isinstance(digest, str) else digest
+        except ValueError:
+            key = b""
+        if len(key) != 32:
+            expected = "the 32 bytes of a digest, or 64 hexadecimal digits"
+            raise UnusableSetting("digest", expected, repr(digest)[:100])
         places = frozenset(names_in("destinations", destinations))
         if places:
             self.core.approved[key] = places

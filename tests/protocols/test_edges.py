@@ -1,0 +1,248 @@
+"""What seldom happens to protocols: odd roles, names without a value, options that change."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import syft as sy
+from syft.exceptions import ProtocolError, UnsupportedOperation, WrongArguments
+from syft.protocols.role_worker import bound_names, named_in
+from tests.protocols.test_deployment import nothing_left, simple
+
+RoleWorker = sy.RoleWorker
+
+
+@pytest.fixture
+def pair(hook):
+    made = [sy.VirtualWorker(hook, id=name) for name in ("bob", "carol")]
+    yield made
+    for worker in made:
+        worker.close()
+
+
+# ------------------------------------------------------------------------------------------ roles
+
+
+def test_a_role_takes_its_state_first():
+    model = nn.Linear(2, 1)
+    assert RoleWorker((model,)).state.read() == (model,)
+    with pytest.raises(ProtocolError, match="name it by a text"):
+        RoleWorker((model,), state=(model,))
+
+
+def test_functions_of_a_role_are_of_torch(hook):
+    alice = RoleWorker("alice")
+    assert alice.torch.float32 is torch.float32
+    with pytest.raises(ProtocolError, match="torch.nn.functional.dropout of the role 'alice'"):
+        alice.torch.nn.functional.dropout(torch.ones(2))
+
+
+def test_what_is_no_role_is_refused(hook):
+    with pytest.raises(ProtocolError, match="alice='bob' in sy.protocol"):
+        sy.protocol(alice="bob")
+    with pytest.raises(ProtocolError, match=r"RoleWorker\('ann'\) is called 'alice'"):
+        sy.protocol(alice=RoleWorker("ann"))(lambda x: x).build(torch.ones(1))
+
+    @sy.protocol(alice=RoleWorker(), bob=RoleWorker())
+    def twice(x):
+        return x.send(alice, bob)  # noqa: F821
+
+    with pytest.raises(ProtocolError, match=r"send\(\) to 2 roles at once"):
+        twice.build(torch.ones(1))
+
+    @sy.protocol(alice=RoleWorker())
+    def foreign(x):
+        return x.send(RoleWorker("zoe"))
+
+    with pytest.raises(ProtocolError, match="'zoe', which is no role of this protocol"):
+        foreign.build(torch.ones(1))
+
+
+def test_a_variable_without_a_value_has_none_again():
+    def around():
+        def inner():
+            return somebody
+
+        role = RoleWorker("somebody")
+        with bound_names([inner], {"somebody": role}):
+            assert inner() is role and named_in([inner]) == {"somebody": role}
+        with pytest.raises(NameError):
+            inner()
+        assert named_in([inner, print]) == {}
+        somebody = 1
+        return somebody
+
+    around()
+
+
+def test_roles_are_found_in_functions_inside():
+    zoe = RoleWorker()
+
+    def outer(x):
+        return [each.send(zoe) for each in (lambda: [x])()]
+
+    assert named_in([outer]) == {"zoe": zoe}
+
+
+def test_a_role_that_only_a_module_knows(hook, pair):
+    def part(role):
+        return nn.Linear(2, 2).send(role)
+
+    class Net(sy.Protocol):
+        def __init__(self):
+            super().__init__()
+            self.there = part(RoleWorker("lab"))
+
+        def forward(self, x):
+            return self.there(x.send("lab"))
+
+    net = Net()
+    net.build(torch.ones(1, 2))
+    want = net.there(torch.ones(3, 2))
+    assert torch.equal(net.deploy(lab=pair[0]).run(torch.ones(3, 2)).get(), want.detach())
+
+
+# ---------------------------------------------------------------------------------------- looking
+
+
+def test_what_notebooks_show(hook, pair):
+    foo = simple()
+    assert "not built" in sy.protocol(alice=RoleWorker())(lambda x: x)._repr_html_()
+    assert "<svg" in foo._repr_html_()
+    shown = foo.plans["alice"]._repr_html_()
+    assert "1 action" in shown and "takes nothing" in shown
+    cost = foo.deploy(alice=pair[0]).cost(torch.ones(3))
+    assert "<td>local</td>" in cost._repr_html_() and str(cost).endswith("1 message, 12 bytes")
+
+
+def test_a_long_lane_says_how_many_more_there_are(hook):
+    @sy.protocol(alice=RoleWorker())
+    def long(x):
+        y = x.send(alice)  # noqa: F821
+        for _ in range(60):
+            y = y + 1
+        return y
+
+    long.build(torch.ones(1))
+    assert "more</text>" in long.draw()
+
+
+# ---------------------------------------------------------------------------------------- running
+
+
+def test_a_protocol_whose_module_changes_is_built_again(hook, pair):
+    alice = RoleWorker("alice")
+
+    class Net(sy.Protocol):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(2, 2)
+            self.factor = 2.0
+
+        def forward(self, x):
+            return (self.first(x) * self.factor).send(alice)
+
+    net = Net()
+    net.build(torch.ones(1, 2))
+    net.deploy(alice=pair[0])
+    net.factor = 3.0
+    with pytest.raises(ProtocolError, match="build it again"):
+        net.deploy(alice=pair[0])
+
+
+def test_options_that_change_after_deploying(hook, pair):
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @sy.protocol(alice=RoleWorker(state=(model, optimizer)))
+    def step(x):
+        net, opt = alice.state.read()  # noqa: F821
+        opt.zero_grad()
+        loss = net(x.send(alice)).sum()  # noqa: F821
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    step.build(torch.ones(1, 2))
+    deployed = step.deploy(alice=pair[0])
+    deployed.run(torch.ones(1, 2))
+    optimizer.param_groups[0]["nesterov"] = True
+    optimizer.param_groups[0]["momentum"] = 0.9
+    with pytest.raises(ProtocolError, match="build the protocol again, and deploy it"):
+        deployed.run(torch.ones(1, 2))
+
+
+def test_arguments_of_another_kind(hook, pair):
+    deployed = simple().deploy(alice=pair[0])
+    with pytest.raises(WrongArguments, match="int"):
+        deployed.start(x=3)
+    execution = deployed.start(torch.tensor([1.0]))
+    with pytest.raises(KeyError):
+        execution.outputs["carol"]
+    assert list(execution.outputs) == ["alice"] and len(execution.outputs) == 1
+    assert repr(execution.wait()) == "<Execution of foo, done>" and execution.id > 0
+    del execution, deployed
+    nothing_left(*pair)
+
+
+def test_warnings_of_the_function_are_shown(hook):
+    @sy.protocol(alice=RoleWorker())
+    def warns(x):
+        warnings.warn("it is late", stacklevel=1)
+        return x.send(alice)  # noqa: F821
+
+    with pytest.warns(UserWarning, match="it is late"):
+        warns.build(torch.ones(1))
+
+
+def test_chains_and_assigned_roles(hook, pair):
+    plan = sy.func2plan(args_shape=[(1,)])(lambda x: x + 1)
+    with pytest.raises(ProtocolError, match="two plans for one role"):
+        sy.Protocol([("one", plan), ("one", plan)])
+    with pytest.raises(ProtocolError, match="which is not deployed"):
+        sy.Protocol([("one", plan)]).run(torch.ones(1))
+
+    @sy.func2protocol(roles=["lab"])
+    def late(x, lab):
+        return x.send(lab) * 2
+
+    late.assign_roles({"lab": pair[0]})
+    assert late(torch.ones(2)).get().tolist() == [2, 2], "it is built by its first call"
+
+
+def test_gradients_by_torch_autograd_inside_a_role(hook, pair):
+    @sy.protocol(alice=RoleWorker())
+    def slope(x):
+        y = x.send(alice).requires_grad_()  # noqa: F821
+        (found,) = torch.autograd.grad((y**3).sum(), y)
+        return found
+
+    slope.build(torch.ones(2))
+    found = slope.deploy(alice=pair[0]).run(torch.tensor([1.0, 2.0]))
+    assert found.get().tolist() == [3, 12]
+
+
+# ----------------------------------------------------------------------------------------- shares
+
+
+def test_promised_shares_do_not_wrap(hook, pair):
+    x = pair[0].Promise.FloatTensor(shape=(2,)).share(*pair)
+    y = pair[1].Promise.IntTensor(shape=(2,)).share(*pair)
+    total = sum(itertools.repeat(x, 7), x) - y  # 9 of 2048 at most
+    assert (total * 227).bound <= 1 << 63
+    with pytest.raises(UnsupportedOperation, match="may exceed 63 bits"):
+        total * 228
+    with pytest.raises(UnsupportedOperation, match="may exceed 63 bits"):
+        (x * 2048) + x
+    for number in (0, float("nan"), float("inf"), "2"):
+        with pytest.raises(UnsupportedOperation, match="truediv"):
+            x / number
+    for share in (total * 3).values():
+        share.declare_output()
+    shares = sy.Protocol(*pair).deploy().run(torch.tensor([1.5, -2.0]), torch.tensor([4, 5]))
+    assert total.opened([share.get() for share in shares]).tolist() == [24.0, -63.0]
