@@ -36,7 +36,9 @@ SINGULAR = torch.zeros(2, 2), torch.eye(2)
 """Matrices of which that of the second world has an inverse."""
 INDICES = [0, 1], [0, 9]
 """Indices of which those of the second world lie outside."""
-_ID = re.compile(r"127\.0\.0\.1:\d+|0x[0-9a-f]+|(?<![.\d])[0-9]{9,}|#[0-9]{6,}")
+_ID = re.compile(
+    r"127\.0\.0\.1:\d+|0x[0-9a-f]+|(?<![.\d])[0-9]{9,}|#[0-9]{6,}|(?<=under reference )[0-9a-f]{8}"
+)
 PLACES = (
     "immediate",
     pytest.param("queued", marks=pytest.mark.database(together="attacks at queued workers")),
