@@ -107,7 +107,10 @@ class _Cut:
             self._users[output.index].add(-1)
 
     def after_output(self, output: Slot) -> frozenset[int]:
-        """The parts after which an output is what it is at the end."""
+        """The parts after which an output is what it is at the end: if nothing else refers to its
+        memory, nothing writes to it, and it is what it is once it is made."""
+        if self.is_alone(output):
+            return frozenset({self._part_of[self._order.maker_of(output.index)]})
         return frozenset(map(self._part_of.__getitem__, self._order.before_end(output.index)))
 
     def is_alone(self, output: Slot) -> bool:
@@ -235,6 +238,10 @@ class _Order:
         found = {self._written[place] for place in places}
         found.update(() if self._joined is None else (self._joined,))
         return found | ({self._makers[slot]} if slot in self._makers else set())
+
+    def maker_of(self, slot: int) -> int:
+        """The action that makes a slot, which is no input."""
+        return self._makers[slot]
 
     def is_own(self, slot: int) -> bool:
         """Whether the memory of a slot was made for it."""
