@@ -8,6 +8,7 @@ need not know.  If something is stored under it, it is the caller's own, under t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
@@ -34,6 +35,11 @@ _HOLDS_DATA: Final = frozenset(
 """Operands whose own numbers are data; those of any other kind may name an object."""
 _NAMES_NOTHING: Final = frozenset((TypeCode.PLAN, TypeCode.ROLE, TypeCode.PROGRAM))
 """Operands in which the codec takes no reference and no pointer, at any depth."""
+
+_NUMBER: Final = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]{0,18})(?![0-9])")
+"""A number in a text, which may be an id."""
+_MOST: Final = 1024
+"""The ids that are kept though nothing was stored in their places."""
 
 Change = Callable[[Any], Any]
 """What becomes of a number or a text."""
@@ -125,15 +131,27 @@ class UnseenIds:
     (False, 5)
     """
 
-    __slots__ = ("_instead", "_named")
+    __slots__ = ("_instead", "_named", "_most")
 
     def __init__(self) -> None:
         self._instead: dict[int, int] = {}
         self._named: dict[int, int] = {}
+        self._most = _MOST
+
+    def __len__(self) -> int:
+        return len(self._instead)
 
     def have_come(self, ids: Iterable[int], knows: Callable[[int], bool]) -> None:
         """Let ids be those of the objects that are there for the caller by now, unless it has an
-        object of its own in their place, which ``knows`` says."""
+        object of its own in their place, which ``knows`` says.  Of too many ids the older ones
+        without are forgotten: named again, they are replaced by new ones."""
+        self._forget(ids, knows)
+        if len(self._instead) > self._most:
+            older = list(self._instead)[: len(self._instead) // 2]
+            self._forget(older, knows)
+            self._most = _MOST + 2 * sum(id in self._instead for id in older)
+
+    def _forget(self, ids: Iterable[int], knows: Callable[[int], bool]) -> None:
         for id in ids:
             if id in self._instead and not knows(self._instead[id]):
                 del self._named[self._instead.pop(id)]
@@ -168,9 +186,12 @@ class UnseenIds:
 
 
 def _exchanged(others: dict[int, int], leaf: Any) -> Any:
-    """A number, or a text, with other numbers in the place of some."""
+    """A number, or a text, with other numbers in the place of some: in one pass, however many."""
     if type(leaf) is int:
         return others.get(leaf, leaf)
-    for number, other in others.items():
-        leaf = leaf.replace(str(number), str(other))
-    return leaf
+
+    def other(found: re.Match[str]) -> str:
+        number = int(found[0])
+        return str(others.get(number, number))
+
+    return _NUMBER.sub(other, leaf)
