@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import syft as sy
+from syft.exceptions import CannotRecord
 from tests.protocols.test_deployment import nothing_left
 
 RoleWorker = sy.RoleWorker
@@ -81,3 +83,145 @@ def test_a_pass_between_two_sends_of_a_value(pair):
     deployed = twice.deploy(bob=pair[0], carol=pair[1])
     for _ in range(2):
         assert deployed.run(x).get().tolist() == [11.0, 44.0]
+
+
+# ------------------------------------------------------------------- what arrived is a value again
+
+
+def sent_on(w, x, move):
+    s = w * move(x, "bob")
+    return move(move(s * s, "carol"), "dan").sum()
+
+
+def sent_on_and_used(w, x, move):
+    there = move(w * move(x, "bob"), "carol")
+    return (there * move(move(there, "dan") * 3, "carol")).sum()
+
+
+def sent_home(w, x, move):
+    return move((w * move(x, "bob")).sum(), "local")
+
+
+def a_parameter(w, x, move):
+    return (move(move(w, "carol"), "dan") ** 2).sum() + move(move(x, "bob").sum(), "dan")
+
+
+def written_there(w, x, move):
+    there = move(w * move(x, "bob"), "carol")
+    there += 2
+    return (nn.ReLU(inplace=True)(there) ** 2).sum()
+
+
+def of_a_slice(w, x, move):
+    there = move((w * move(x, "bob"))[:1], "carol")
+    there[0] *= 5
+    return there.sum() * 2
+
+
+@pytest.mark.parametrize(
+    "body", [sent_on, sent_on_and_used, sent_home, a_parameter, written_there, of_a_slice]
+)
+def test_what_arrived_is_a_value_as_any_other(hook, pair, body):
+    weight = torch.tensor([2.0, -3.0], requires_grad=True)
+    dan = sy.VirtualWorker(hook, id="dan")
+
+    @sy.protocol(bob=RoleWorker(state=(weight,)), carol=RoleWorker(), dan=RoleWorker())
+    def step(x):
+        (w,) = bob.state.read()  # noqa: F821
+        w.grad = None
+        body(w, x, lambda value, role: value.move(role)).backward()
+        found = w.grad.clone()
+        w.grad = None
+        return found
+
+    x = torch.tensor([1.0, 4.0])
+    step.build(x)
+    plain = weight.detach().clone().requires_grad_()
+    body(plain, x, lambda value, role: value).backward()
+    deployed = step.deploy(bob=pair[0], carol=pair[1], dan=dan)
+    for _ in range(2):
+        torch.testing.assert_close(deployed.run(x).get(), plain.grad)
+    del deployed
+    nothing_left(dan)
+    dan.close()
+
+
+def test_what_arrived_keeps_its_gradient(pair):
+    @sy.protocol(bob=RoleWorker(), carol=RoleWorker())
+    def step(x):
+        there = (x.send(bob).requires_grad_() * 3).move(carol)  # noqa: F821
+        there.retain_grad()
+        (there**2).sum().backward()
+        return there.grad.clone()
+
+    x = torch.tensor([1.0, 4.0])
+    step.build(x)
+    assert step.deploy(*pair).run(x).get().tolist() == [6.0, 24.0]
+
+
+def test_what_is_written_to_after_it_was_sent(pair):
+    """The gradient is of what was sent, and the graph behind the tensor is another one now."""
+    weight = torch.tensor([2.0, 3.0], requires_grad=True)
+
+    def protocol(copied):
+        @sy.protocol(bob=RoleWorker(state=(weight,)), carol=RoleWorker())
+        def step(x):
+            (w,) = bob.state.read()  # noqa: F821
+            w.grad = None
+            value = w * x.send(bob)  # noqa: F821
+            there = (value.clone() if copied else value).move(carol)  # noqa: F821
+            value.mul_(2)
+            (there**2).sum().backward()
+            return w.grad.clone()
+
+        return step
+
+    x = torch.tensor([1.0, 4.0])
+    with pytest.raises(CannotRecord, match=r"sent at \S+:\d+ and then written to .*its clone\(\)"):
+        protocol(copied=False).build(x)
+    right = protocol(copied=True)
+    right.build(x)
+    assert right.deploy(*pair).run(x).get().tolist() == [4.0, 96.0]
+
+
+ROLES = ("local", "bob", "carol")
+
+
+def drawn_graph(seed, weights, move):
+    """A graph of values at drawn roles, each sent where it is needed."""
+    draw = random.Random(seed)
+    pool = [(torch.tanh(weights[role]), role) for role in ROLES]
+    for _ in range(12):
+        (value, _), (other, role) = draw.choice(pool), draw.choice(pool)
+        moved = move(value, role)
+        made = draw.choice([torch.mul, torch.add, torch.minimum])(moved, other)
+        pool.append((draw.choice([torch.sin, torch.tanh, torch.clone])(made), role))
+        if draw.random() < 0.3:
+            pool.append((moved, role))
+    end = draw.choice(ROLES)
+    return sum(move(value, end).sum() for value, _ in draw.sample(pool, 5))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_graphs_over_three_roles(pair, seed):
+    weights = {role: torch.randn(3, requires_grad=True) for role in ROLES}
+    roles = {name: RoleWorker(state=(weights[name],)) for name in ROLES}
+
+    @sy.protocol(**roles)
+    def step():
+        own = {name: role.state.read()[0] for name, role in roles.items()}
+        for each in own.values():
+            each.grad = torch.zeros_like(each)
+        drawn_graph(seed, own, lambda value, role: value.move(role)).backward()
+        return tuple(each.grad.clone() for each in own.values())
+
+    step.build()
+    plain = {role: weight.detach().clone().requires_grad_() for role, weight in weights.items()}
+    drawn_graph(seed, plain, lambda value, role: value).backward()
+    deployed = step.deploy(*pair)
+    for _ in range(2):
+        for found, weight in zip(deployed.run(), plain.values(), strict=True):
+            found = found if found.location is None else found.get()
+            torch.testing.assert_close(
+                found, torch.zeros(3) if weight.grad is None else weight.grad
+            )

@@ -3,6 +3,10 @@
 A role's tensors are plain tensors to the recording.  Sending one on is a copy with a mark, a leaf
 where it arrives.  So a backward pass ends there; what the pass found is sent back by a copy with a
 mark of its own, and the pass goes on from the tensor that was sent.
+
+The function does not get the leaf but a copy of it.  So what arrived is a result of other values,
+as it is in plain torch: it may be sent on, be the root of a pass, keep its gradient and be written
+to, and all of that is a graph that ends at the leaf.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import torch
 from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, Function
 from syft.program.program import RoleMark
+from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.tracer import Tracer
 
 
@@ -35,11 +40,21 @@ ROLES: ContextVar[RoleRecorder | None] = ContextVar("roles", default=None)
 
 
 class Crossing(NamedTuple):
-    """A tensor with a graph that went to another role: what it was, and the leaf there."""
+    """A tensor with a graph that went to another role: what it was, and the leaf there.
+
+    ``behind`` is the node that had made it when it was sent, at ``line``.
+    """
 
     number: int
     sent: torch.Tensor
+    behind: Any
+    line: str
     arrived: torch.Tensor
+
+    @property
+    def was_written_to(self) -> bool:
+        """Whether what was sent has another graph now than it had then."""
+        return not self.sent.requires_grad or self.sent.grad_fn is not self.behind
 
 
 class _Pass(NamedTuple):
@@ -89,10 +104,12 @@ class Crossings:
         Raises :class:`~syft.exceptions.CannotRecord` inside a branch.
         """
         arrived = self._copy(tensor, RoleMark(role, crosses=True))
-        if tensor.requires_grad and torch.is_grad_enabled():
-            arrived.requires_grad_()
-            self._followed.append(Crossing(self._count - 1, tensor, arrived))
-        return arrived
+        if not (tensor.requires_grad and torch.is_grad_enabled()):
+            return arrived
+        arrived.requires_grad_()
+        sent = tensor, tensor.grad_fn, str(user_line())
+        self._followed.append(Crossing(self._count - 1, *sent, arrived))
+        return arrived.clone()
 
     def _copy(self, tensor: torch.Tensor, mark: RoleMark) -> torch.Tensor:
         if self._tracer.builder.in_branch:
@@ -169,6 +186,7 @@ class Crossings:
         for crossing in reversed(self._followed):
             if crossing.number not in wanted:
                 continue
+            self._check_unwritten(crossing)
             behind = _graph_behind([crossing.sent])
             wanted |= self._reached(behind)
             if any(id(crossing.arrived) in _ends_of(each.nodes) for each in group):
@@ -176,6 +194,12 @@ class Crossings:
                 group = []
             group = _with(group, _Pass([crossing.sent], [crossing], behind))
         return [*done, *group]
+
+    def _check_unwritten(self, crossing: Crossing) -> None:
+        """Refuse a pass that would go on from what the tensor is now, not from what was sent."""
+        if crossing.was_written_to:
+            what = f"a backward pass behind what was sent at {crossing.line} and then written to"
+            self._tracer.refuse(what, "send its clone()")
 
     def _run(self, passes: list[_Pass], gradients: Any, retain: bool | None) -> None:
         for index, one in enumerate(passes):
