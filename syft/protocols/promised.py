@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -23,12 +23,26 @@ from syft.exceptions import LocationMismatch, ProtocolError, UnsupportedOperatio
 from syft.hooks.ledger import EXTENSIONS
 from syft.ops.nested import leaves, replace
 from syft.ops.secret_integers import MOST_BITS, on_grid, secret_like
+from syft.ops.table import (
+    FLAGS,
+    GRADIENT,
+    INPLACE,
+    NAMES,
+    NOTHING,
+    NUMBERS,
+    ONLY_OBJECT,
+    SETS_GRADIENT,
+)
+from syft.program.program import Action
+from syft.workers.handlers.accesses import written_by
 from syft.workers.shells.worker import Worker
 
 _DECLARED: WeakKeyDictionary[Worker, list[PromisedTensor]] = WeakKeyDictionary()
 """The outputs that were declared at each worker, and are part of no protocol yet."""
 _GRID_BITS: Final = 16
 """Shares are whole multiples of 2^-16, as those of fixed precision."""
+_FOR_ITS_EFFECT: Final = INPLACE | NOTHING | GRADIENT | SETS_GRADIENT | ONLY_OBJECT
+"""Flags of the operations that are called for what they do to their operands."""
 _serial = itertools.count()
 
 
@@ -61,9 +75,11 @@ class PromisedTensor:
     ) -> PromisedTensor:
         """The promise of what a function of torch gives; all promises lie at one worker.
 
-        Raises :class:`~syft.exceptions.LocationMismatch`.
+        Raises :class:`~syft.exceptions.LocationMismatch`, and
+        :class:`~syft.exceptions.UnsupportedOperation` for what would write to a promise.
         """
         given = args, kwargs or {}
+        _check_only_makes(function, *given)
         workers = {each.worker.id: each.worker for each in _promises_in(given)}
         if len(workers) != 1:
             name = getattr(function, "__name__", str(function))
@@ -73,9 +89,25 @@ class PromisedTensor:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(torch.Tensor, name, None)
-        if name.startswith("_") or not callable(method):
-            raise AttributeError(f"a promise has no {name}: only methods of tensors are noted")
+        if name.startswith("_") or _number_of(method) is None:
+            raise AttributeError(
+                f"a promise has no {name}: only methods that make tensors of tensors are noted"
+            )
         return lambda *args, **kwargs: self.__torch_function__(method, (), (self, *args), kwargs)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        """Refused: there is no value yet."""
+        raise ProtocolError("a decision by a promise, which has no value yet", "use torch.where")
+
+    def __iter__(self) -> Iterator[PromisedTensor]:
+        """Refused: other sizes may come than that of the example."""
+        raise ProtocolError("a loop over a promise, whose size may be another", "index it: x[0]")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Refused: promises are not written to."""
+        _check_only_makes(torch.Tensor.__setitem__, (self, index, value), {})
 
     # ------------------------------------------------------------------------------------ places
 
@@ -155,6 +187,26 @@ class PromisedTensor:
         return self._runner.run(*[each._kept.popleft() for each in inputs])
 
 
+def _number_of(function: Any) -> int | None:
+    """The number of an operation, if it is one."""
+    hashed = isinstance(function, Hashable)
+    return NUMBERS.get(function) if hashed else None
+
+
+def _check_only_makes(function: Any, args: Any, kwargs: Any) -> None:
+    """Raise for an operation that does something to promises besides making others of them.
+
+    What is replayed is what outputs are made of: nothing would be left of what it does.
+    """
+    number = _number_of(function)
+    if number is None:
+        return
+    written = written_by(Action(number, args, kwargs, None))
+    if FLAGS[number] & _FOR_ITS_EFFECT or _promises_in(written):
+        instead = "promises are not written to: go on with the result of one that makes another"
+        raise UnsupportedOperation(NAMES[number], "PromisedTensor", instead)
+
+
 def _noted(name: str) -> Callable[..., PromisedTensor]:
     """An operator of promises, which notes that of tensors."""
     function = getattr(torch.Tensor, name)
@@ -167,7 +219,8 @@ def _noted(name: str) -> Callable[..., PromisedTensor]:
 
 for _name in (
     "add radd sub rsub mul rmul truediv rtruediv pow rpow matmul rmatmul neg getitem mod floordiv "
-    "lt le gt ge"
+    "lt le gt ge eq ne and rand or ror xor rxor invert abs pos lshift rlshift rshift rrshift rmod "
+    "rfloordiv"
 ).split():
     setattr(PromisedTensor, f"__{_name}__", _noted(f"__{_name}__"))
 
@@ -199,6 +252,13 @@ class PromisedShares(dict[str, PromisedTensor]):
     def __sub__(self, other: Any) -> PromisedShares:
         return self._with(other, operator.sub)
 
+    def __radd__(self, other: Any) -> PromisedShares:
+        """As ``sum([first, second])`` asks for, which begins with 0."""
+        return self if type(other) is int and not other else self.__add__(other)
+
+    def __neg__(self) -> PromisedShares:
+        return self * -1
+
     def _with(self, other: Any, combine: Callable[[Any, Any], Any]) -> PromisedShares:
         """Both, combined at each worker; raises
         :class:`~syft.exceptions.UnsupportedOperation`."""
@@ -211,21 +271,24 @@ class PromisedShares(dict[str, PromisedTensor]):
 
     def __truediv__(self, number: Any) -> PromisedShares:
         """Divided by a public number, which is exact: it goes into the scale."""
-        if not isinstance(number, (int, float)) or not number or not math.isfinite(number):
+        if not _is_public(number) or not number:
             raise UnsupportedOperation("truediv", "PromisedShares", "divide by a public number")
         return PromisedShares(self, self.scale * number, self.bound)
 
     def __mul__(self, number: Any) -> PromisedShares:
-        """Multiplied by a public whole number.
+        """Multiplied by a public number; one that is not whole goes into the scale.
 
         Raises :class:`~syft.exceptions.UnsupportedOperation` for shares, whose product needs a
         provider: share the tensors themselves, ``x.fix_precision().share(...)``.
         """
-        if not isinstance(number, int):
+        if not _is_public(number):
             instead = "multiply shared tensors: x.fix_precision().share(...), at the workers"
             raise UnsupportedOperation("mul", "PromisedShares", instead)
-        parts = {key: _TIMES(part, number) for key, part in self.items()}
-        return PromisedShares(parts, self.scale, self.bound * abs(number))
+        whole = int(number)
+        if whole != number:
+            return self.__truediv__(1 / number)
+        parts = {key: _TIMES(part, whole) for key, part in self.items()}
+        return PromisedShares(parts, self.scale, self.bound * abs(whole))
 
     __rmul__ = __mul__
 
@@ -237,6 +300,11 @@ class PromisedShares(dict[str, PromisedTensor]):
         tensor([2., 0.])
         """
         return (sum(shares).double() / self.scale).float()  # type: ignore[union-attr]
+
+
+def _is_public(number: Any) -> bool:
+    """Whether shares may be multiplied or divided by a number."""
+    return isinstance(number, (int, float)) and math.isfinite(number)
 
 
 class Promises:

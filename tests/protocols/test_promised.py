@@ -89,6 +89,67 @@ def test_what_promises_refuse(three):
         x.no_such_method
 
 
+def test_promises_are_not_written_to(three):
+    """What is replayed is what outputs are made of, so nothing would be left of a write."""
+    x, y = (three[0].Promise.FloatTensor(shape=(2,)) for _ in range(2))
+    mean = torch.nn.functional.batch_norm
+    for written in (
+        lambda: x.add_(1),
+        lambda: x.zero_(),
+        lambda: x.requires_grad_(),
+        lambda: torch.relu_(x),
+        lambda: torch.nn.functional.relu(x, inplace=True),
+        lambda: torch.add(y, 1, out=x),
+        lambda: x.__setitem__(0, 1.0),
+        lambda: torch._foreach_add_([x, y], 1),
+        lambda: mean(torch.ones(2, 2), x, y, training=True),
+        lambda: x.backward(),
+        lambda: torch.autograd.backward(x),
+        lambda: x.retain_grad(),
+    ):
+        with pytest.raises(UnsupportedOperation, match="promises are not written to"):
+            written()
+    for name in ("share_memory_", "register_hook", "apply_", "numpy", "storage"):
+        with pytest.raises(AttributeError, match=f"a promise has no {name}: only methods"):
+            getattr(x, name)
+    with pytest.raises(ProtocolError, match="a decision by a promise"):
+        bool(x > 0)
+    for loop in (lambda: list(x), lambda: 1 in x, lambda: torch.tensor([*x])):
+        with pytest.raises(ProtocolError, match="a loop over a promise"):
+            loop()
+
+
+def test_comparing_promises_makes_others(three):
+    x = three[0].Promise.FloatTensor(shape=(2,))
+    assert len({x, x + 1, x}) == 2
+    total = x
+    total += 1
+    equal, unequal, both = x == 1, x != 1, ((x == 1) | ~(x > 0)) & (abs(-x) < 3)
+    for each in (equal, unequal, both, total):
+        each.declare_output()
+    found = sy.Protocol(three[0]).deploy().run(torch.tensor([1.0, 4.0]))
+    wanted = [[True, False], [False, True], [True, False], [2.0, 5.0]]
+    assert [each.get().tolist() for each in found] == wanted
+
+
+def test_public_numbers_and_sums_of_shares(three):
+    x, y = (worker.Promise.FloatTensor(shape=(2,)) for worker in three[:2])
+    shares = [each.share(*three) for each in (x, y)]
+    total = -sum(shares) * 0.5
+    for share in total.values():
+        share.declare_output()
+    values = torch.tensor([1.5, -2.0]), torch.tensor([4.0, 5.0])
+    found = [each.get() for each in sy.Protocol(*three).deploy().run(*values)]
+    assert total.opened(found).tolist() == [-2.75, -1.5]
+    assert (shares[0] * 2.0).bound == 2 * shares[0].bound
+    assert (shares[0] * 0.0).scale == shares[0].scale
+    for number in (float("nan"), float("inf"), "2"):
+        with pytest.raises(UnsupportedOperation, match="mul"):
+            shares[0] * number
+    with pytest.raises(UnsupportedOperation, match="add"):
+        1 + shares[0]
+
+
 def test_secure_aggregation(three):
     worker1, worker2, worker3 = three
     models = [worker.Promise.Model() for worker in three]
