@@ -21,7 +21,7 @@ import torch
 
 from syft.codes import TypeCode
 from syft.exceptions import LimitExceeded, MalformedMessage
-from syft.ops.nested import SCALAR_TYPES
+from syft.ops.nested import SCALAR_TYPES, leaves
 from syft.program.lint import check
 from syft.program.program import Action, Mode, Program, Slot, slot_at
 from syft.serde.expect import expect_fields, expect_int, malformed, prepend
@@ -99,14 +99,33 @@ def digest_of(program: Program, about: Sequence[Any]) -> bytes:
     form: bytes | None = program.facts.get("digest")
     if form is None:
         text = encode_header((program.inputs, program.state, *kept_form(program)))
-        form = program.facts["digest"] = hashlib.sha256(text).digest()
+        inside = tuple(map(_digest_of_tensor, _tensors_inside(program)))
+        whole = text + repr(inside).encode() if inside else text
+        form = program.facts["digest"] = hashlib.sha256(whole).digest()
     found = hashlib.sha256(form)
     found.update(repr((tuple(map(_digest_of_tensor, program.constants)), tuple(about))).encode())
     return found.digest()
 
 
-def _digest_of_tensor(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], str]:
-    words = tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy()
+def _tensors_inside(program: Program) -> Iterator[torch.Tensor]:
+    """The tensors among the operands of the actions, and in the programs among these: of them the
+    form has dtypes and shapes alone."""
+    for action in program.actions:
+        for leaf in leaves((action.args, action.kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                yield leaf
+            elif isinstance(leaf, Program):
+                yield from leaf.constants
+                yield from _tensors_inside(leaf)
+
+
+def _digest_of_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.layout is not torch.strided:
+        packer = Packer()
+        operand = repr(pack(tensor, packer))
+        return operand, *(_digest_of_tensor(buffer) for buffer in packer.buffers)
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    words = plain.contiguous().view(-1).view(torch.uint8).numpy()
     return str(tensor.dtype), tuple(tensor.shape), hashlib.sha256(words.data).hexdigest()
 
 

@@ -31,6 +31,7 @@ from syft.workers.handlers.stored_program import (
     unpack_state,
     without_objects,
 )
+from syft.workers.labels.memory_labels import full_guard_of
 
 MOST_ROLES: Final = 1 << 10
 """The most roles of a protocol."""
@@ -49,9 +50,14 @@ class StoredRole(StoredProgram):
         state: Sequence[torch.Tensor],
         tags: set[str] | None = None,
         description: str | None = None,
+        digest: bytes | None = None,
     ) -> None:
         super().__init__(state, tags or set(), description)
         self.role = role
+        self.digest = digest or digest_of(role.program, (role.name, role.sources, role.targets))
+        """What stands for all that the role computes and sends as it was stored, but for the
+        elements of its state: who approves it approves it with any state.  A program may write to
+        its constants, with private values too, and these are not in it."""
         self.turns = Turns()
         """Where executions that change the state wait for those before."""
 
@@ -83,22 +89,18 @@ class StoredRole(StoredProgram):
         """What it may change of tensors: kinds, gradients, or both."""
         return facts_changed(self.program)
 
-    @property
-    def digest(self) -> bytes:
-        """What stands for all that the role computes and sends, but for the elements of its state:
-        who approves it approves it with any state."""
-        role = self.role
-        return digest_of(role.program, (role.name, role.sources, role.targets))
-
     def duplicate(self) -> StoredRole:
         """The same role with a copy of its state, and of its constants."""
         state, constants = self.copies()
         role = replace(self.role, program=self.program.on(constants))
-        return StoredRole(role, state, self.tags, self.description)
+        return StoredRole(role, state, self.tags, self.description, self.digest)
 
     def summary(self) -> Any:
-        """Its name, where inputs come from and outputs go, and the digest."""
-        return self.role.name, self.role.sources, self.role.targets, self.digest
+        """Its name, where inputs come from and outputs go, and the digest; None for that if its
+        constants are private, as they may have been when it came."""
+        private = any(full_guard_of(one) is not None for one in self.program.constants)
+        digest = None if private else self.digest
+        return self.role.name, self.role.sources, self.role.targets, digest
 
 
 def _pack(stored: StoredRole, packer: Packer) -> Operand:

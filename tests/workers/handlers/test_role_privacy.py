@@ -9,12 +9,16 @@ import torch
 
 import syft as sy
 from syft.exceptions import PermissionDenied
+from syft.ids import new_id
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
 from syft.program.role_program import RoleProgram
+from syft.serde.packer import Packer, Unpacker
+from syft.serde.registry import pack, unpack
 from syft.workers.client.role_executions import RoleExecution, start, store_role
 from syft.workers.handlers.stored_role import StoredRole
-from syft.workers.labels.memory_labels import full_guard_of
+from syft.workers.labels.memory_labels import full_guard_of, protect_all
+from syft.workers.wire.messages import Describe, Duplicate
 from syft.workers.wire.references import Reference
 
 S = Slot
@@ -35,6 +39,8 @@ PLAINLY = through(op("torch.Tensor.clone", S(0), out=S(1)), result=1)
 AS_NUMBER = through(
     op("torch.Tensor.sum", S(0), out=S(1)), op("torch.Tensor.item", S(1), out=S(2)), result=2
 )
+_TIMES_ONES = op("torch.ones", 2, out=S(1)), op("torch.Tensor.mul", S(1), S(0), out=S(2))
+AS_NUMBER[1] = RoleProgram("alice", Program(1, _TIMES_ONES, (S(2),)), (0,), (None,))
 AS_SCALED = through(
     op("torch.Tensor.sum", S(0), out=S(1)),
     op("torch.Tensor.item", S(1), out=S(2)),
@@ -77,12 +83,8 @@ def test_the_attacks_succeed_on_what_is_public(
     hook: sy.TorchHook, bob: Any, alice: Any, roles: list[RoleProgram]
 ) -> None:
     execution = run(hook, roles, [bob, alice], torch.tensor([1.0, 2.0]))
-    if roles is AS_NUMBER:  # alice has no method of a number
-        with pytest.raises(Exception, match="mul"):
-            execution.wait()
-    else:
-        execution.wait()
-        assert execution.outputs(1)[0].get().numel() == 2
+    execution.wait()
+    assert execution.outputs(1)[0].get().tolist() == ([1, 2] if roles is PLAINLY else [3, 3])
     bob.clear_objects()
     alice.clear_objects()
     del execution
@@ -98,6 +100,59 @@ def test_private_values_stay(
     bob.clear_objects()
     alice.clear_objects()
     del execution
+
+
+KEEPING = RoleProgram(
+    "bob",
+    Program(
+        1, (op("torch.Tensor.add_", S(1), S(0)),), (S(1),), constants=(torch.tensor([0.0, 0.0]),)
+    ),
+    (None,),
+    (None,),
+)
+"""bob adds what is his to a constant of the program."""
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_a_digest_tells_nothing_of_what_a_role_has_written_to_its_constants(
+    hook: sy.TorchHook, bob: Any, is_private: bool
+) -> None:
+    """What a digest would tell of two numbers is found by trying all."""
+    told = []
+    for values in ([1.0, 2.0], [3.0, 4.0]):
+        secret = torch.tensor(values)
+        held = secret.private_tensor(allowed_users=("ann",)) if is_private else secret
+        (id,) = bob.hold(held)
+        line = hook.local_worker.connection_to(bob)
+        handle = store_role(line, KEEPING)
+        execution = start([handle], {(0, 0): Reference(id)})
+        execution.wait()
+        summaries = [line.ask(Describe, handle.id)]
+        copy = new_id()
+        line.ask(Duplicate, handle.id, copy)
+        summaries.append(line.ask(Describe, copy))
+        told.append([summary[3][3] for summary in summaries])
+        (kept,) = bob.core.store.objects[handle.id].program.constants
+        assert kept.tolist() == values
+        bob.clear_objects()
+        del execution, handle
+    assert told[0] == told[1]
+
+
+def test_the_digest_of_constants_that_were_private_when_they_came_is_not_told(
+    hook: sy.TorchHook,
+) -> None:
+    for constant in (torch.tensor([1.0, 2.0]), private()):
+        role = RoleProgram("bob", KEEPING.program.on((constant,)), (None,), (None,))
+        packer = Packer()
+        operand = pack(StoredRole(role, []), packer)
+        stored = unpack(operand, Unpacker(packer.buffers))
+        guard = full_guard_of(constant)
+        if guard is not None:
+            protect_all(stored, guard)
+        told = stored.summary()[3]
+        assert told == (stored.digest if guard is None else None)
+        assert stored.duplicate().summary()[3] == told
 
 
 @pytest.mark.parametrize("approved", [False, True])
