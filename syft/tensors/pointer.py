@@ -409,18 +409,18 @@ def _unpack(operand: Any, unpacker: Unpacker) -> Wrapper:
     expect_fields(operand, 4)
     id = expect_int(operand[1], ".id")
     name = expect_type(operand[2], str, "a worker's name", ".location")
-    collects = expect_type(operand[3], bool, "true or false", ".collects")
+    asked = expect_type(operand[3], bool, "true or false", ".collects")
     depth = expect_int(operand[4], ".depth", high=64)
-    if unpacker.worker is None:
+    if (worker := unpacker.worker) is None:
         raise MalformedMessage("$", "a value that stands on its own", "a pointer")
-    return make_pointer(unpacker.worker.connect(name), id, collects, depth)
+    collects = asked and worker.core.owners.may_collect(worker.core.serving, id, name)
+    return make_pointer(worker.connect(name), id, collects, depth)
 
 
 register(TypeCode.POINTER, PointerTensor, _pack, _unpack)
 
 
-# ------------------------------------------------------------------------------- operations of its
-# own
+# ---------------------------------------------------------------------- operations of its own
 
 
 class GraphElsewhere:

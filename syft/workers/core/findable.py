@@ -7,7 +7,7 @@ even if somebody tells it their ids: so its requests are looked at for ids, what
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Final, Protocol
 
 from syft.exceptions import ObjectNotFound
 from syft.workers.core.audit import Audit
@@ -16,6 +16,9 @@ from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
 from syft.workers.core.unseen_ids import UnseenIds, numbers_in
 from syft.workers.wire.messages import Drop, Request, Share
+
+_ADMITS: Final = "writers", "users"
+"""Fields of whom a message admits to what it brings."""
 
 
 class ServingObjects(Protocol):
@@ -92,10 +95,16 @@ def as_there(core: ServingObjects, message: Request, peer: Peer) -> Request:
         return message
     owners = core.owners
     known = {id for id in numbers_in(message) if core.store.knows(id)}
-    hidden = {id for id in known if not owners.shows(peer, id)}
-    if not hidden and peer.session.unseen is None:
+    named = _admitted(message)
+    hidden = {id for id in known if not owners.shows(peer, id, named)}
+    if not hidden and peer.account.unseen is None:
         return message
     return _with_others(core, message, peer, known - hidden, hidden)
+
+
+def _admitted(message: Request) -> set[str]:
+    """Those whom a message admits to what it brings."""
+    return {one for field in _ADMITS for one in getattr(message, field, None) or ()}
 
 
 def _with_others(
@@ -104,7 +113,7 @@ def _with_others(
     """A request of a caller that has named what is not there for it, now or before."""
     if hidden and core.audit is not None:
         core.audit.hidden(message, peer, hidden)
-    unseen = peer.session.unseen = peer.session.unseen or UnseenIds()
+    unseen = peer.account.unseen = peer.account.unseen or UnseenIds()
     unseen.have_come(shown, core.store.knows)
     found: Request = unseen.in_request(message, hidden, peer.session.numbers)
     return found

@@ -18,7 +18,7 @@ What was refused: a right that comes with knowing an id.  Ids are found by a sea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any
 
 from syft.exceptions import ObjectNotFound, PermissionDenied
@@ -144,10 +144,17 @@ class Owners:
 
     # -------------------------------------------------------------------------------- the check
 
-    def shows(self, peer: Peer, id: int) -> bool:
-        """Whether an object is there for ``peer``, if it is there at all."""
+    def shows(self, peer: Peer, id: int, named: Container[str] = ()) -> bool:
+        """Whether an object is there for ``peer``, if it is there at all.
+
+        One that another user has promised is there for who brings it if ``named``, whom the message
+        admits to what it brings, holds that user: to keep what comes under a promised id is to give
+        it away.
+        """
         origin = self.of(id)
-        return origin is None or self.is_there(peer, id, origin) or self._awaits(peer, id)
+        if origin is None or self.is_there(peer, id, origin):
+            return True
+        return self._awaits(peer, id) and (not peer.closes or origin.owner in named)
 
     def is_there(self, peer: Peer, id: int, origin: ObjectOrigin) -> bool:
         """Whether an object of somebody is there for ``peer``: as its owner says, or since its
@@ -201,8 +208,18 @@ class Owners:
             if (first if (origin := self._origins.get(id)) is None else origin.name == peer.name)
         ]
 
+    def may_collect(self, peer: Peer | None, id: int, name: str) -> bool:
+        """Whether a pointer that comes may drop what it leads to at worker ``name``, once it is
+        dropped itself.  If that is this worker, whoever brings it has to be one who may drop it:
+        pointers die at any time, and this worker asks itself then."""
+        if peer is None or name != self._store.worker:
+            return True
+        return self._store.knows(id) and self.may_drop(peer, id)
+
     def droppable(self, peer: Peer, ids: Sequence[int]) -> Sequence[int]:
         """Those of the objects that ``peer`` may drop."""
+        if peer.asks_itself:  # that was asked when its pointers came
+            return ids
         if self._is_first(peer) and self._origins.keys().isdisjoint(ids):
             return ids
         return [id for id in ids if self.may_drop(peer, id)]

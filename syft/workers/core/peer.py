@@ -11,7 +11,6 @@ from typing import Final
 
 from syft.exceptions import PermissionDenied
 from syft.workers.core.peer_limits import Account
-from syft.workers.core.unseen_ids import UnseenIds
 from syft.workers.wire.numbering import Table
 
 KEPT = 4096
@@ -73,7 +72,7 @@ class Session:
     0
     """
 
-    __slots__ = ("failures", "numbers", "account", "unseen")
+    __slots__ = ("failures", "numbers", "account")
 
     def __init__(self, account: Account | None = None) -> None:
         self.failures = 0
@@ -82,8 +81,6 @@ class Session:
         """The definitions behind the numbers that the caller has used."""
         self.account = account or Account()
         """What the caller has at the worker, for the limits that it is under."""
-        self.unseen: UnseenIds | None = None
-        """The ids of others' objects that the caller has named."""
 
 
 class ProgramMark:
@@ -115,6 +112,7 @@ class Peer:
         "plans",
         "reads",
         "session",
+        "account",
         "identity",
         "closes",
         "who",
@@ -123,6 +121,7 @@ class Peer:
         "called",
         "place",
         "knows",
+        "asks_itself",
         "__weakref__",
     )
 
@@ -152,12 +151,28 @@ class Peer:
         self.who = self.identity, name
         """The identity and the name, as one object."""
         self.session = Session() if session is None else session
+        self.account = self.session.account
         self.dropped = f"{name} dropped its last pointer to it"
         """The tombstone text of an object whose last pointer this peer dropped."""
         self.fetched = f"{name} fetched it with get()"
         """The tombstone text of an object that this peer fetched."""
+        self.asks_itself = False
+        """Whether it is the worker itself, on behalf of the caller whom it serves."""
         self.knows = 0
         """What this caller is told of when somebody else changes it: KINDS, GRADIENTS, or both."""
+
+    def asking_itself(self, name: str, session: Session) -> Peer:
+        """This caller where its request has the worker ``name`` ask itself, by a pointer that leads
+        back to it: no other rights come with the way that a request takes.
+
+        >>> Peer("laptop", "eve").asking_itself("bob", Session()).who
+        ('eve', 'bob')
+        """
+        made = Peer(name, self.user, session, users=self.users, called=self.called)
+        made.asks_itself = True
+        made.identity, made.closes, made.plans = self.identity, self.closes, self.plans
+        made.reads, made.account, made.who = self.reads, self.account, (self.identity, name)
+        return made
 
     @property
     def said(self) -> str:

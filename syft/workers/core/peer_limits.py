@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from syft.exceptions import LimitExceeded, UnusableSetting
+from syft.workers.core.unseen_ids import UnseenIds
 
 MAX_NESTED: Final = 16
 """The most requests of other workers that a worker handles inside one another."""
@@ -128,10 +129,12 @@ class Account:
     """
 
     __slots__ = (
-        *("objects", "bytes", "promises", "parked", "tags", "executions", "letters"),
+        *("objects", "bytes", "promises", "parked", "tags", "executions", "letters", "unseen"),
         "__weakref__",
     )
 
     def __init__(self) -> None:
         self.objects = self.bytes = self.promises = self.parked = self.tags = self.executions = 0
         self.letters = 0
+        self.unseen: UnseenIds | None = None
+        """The ids of others' objects that the caller has named."""

@@ -186,7 +186,7 @@ class WorkerCore:
 
     def _payer(self) -> Account | None:
         """The account of the caller that is served; None for the owner's program."""
-        return None if self.serving is None else self.serving.session.account
+        return None if self.serving is None else self.serving.account
 
     def _reader(self) -> tuple[str | None, str | None]:
         """The user for whom the caller asks that is served, and who that is for guards."""
@@ -230,7 +230,7 @@ class WorkerCore:
             if outer is not None or peer.who is not self._latest or peer.reads is not None:
                 self._meet(peer, message, outer is not None)
             reply = _HANDLERS[type(message)](self, message, frame, peer)
-            plain = type(reply) in _WITHOUT_BUFFERS and peer.session.unseen is None
+            plain = type(reply) in _WITHOUT_BUFFERS and peer.account.unseen is None
             header = encode(reply) if plain else b""
             if self.audit is not None:
                 self.audit.served(message, peer, len(header))
@@ -344,8 +344,8 @@ class WorkerCore:
 
         One that no message can carry is a failure, of which nothing is told.
         """
-        if peer.session.unseen is not None:
-            reply = peer.session.unseen.in_reply(reply)
+        if peer.account.unseen is not None:
+            reply = peer.account.unseen.in_reply(reply)
         try:
             if type(reply) is Answer:
                 return Frame(encode(reply.message), reply.buffers, False, reply.private)
@@ -406,7 +406,7 @@ class WorkerCore:
                 self.answer(peer, reply)
 
         session = peer.session
-        task = self.dataflow.admit(run, inputs, outs, access, (session, seq), session.account)
+        task = self.dataflow.admit(run, inputs, outs, access, (session, seq), peer.account)
         if task is not None:
             if self.contested:
                 self.owners.made(peer, outs)

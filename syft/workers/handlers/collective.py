@@ -117,7 +117,7 @@ def _entered(
         session = session_of(core, message.execution, peer)
         if session.payer is not peer:
             charge(core, session, peer)
-        core.store.charges.enter(peer.session.account, promises=len(message.outs))
+        core.store.charges.enter(peer.account, promises=len(message.outs))
     except SyftError as error:
         _give_up(core, message, peer, error)
         raise

@@ -224,7 +224,7 @@ def _is_common(core: WorkerCore, command: Command, peer: Peer) -> bool:
     if core.confined:
         for share in core.store.confined(ids_in((command.args, command.kwargs))).values():
             raise share.refusal(peer, "an operation")
-    if core.dataflow.active or peer.session.unseen is not None:
+    if core.dataflow.active or peer.account.unseen is not None:
         return False
     return not core.contested or (not command.kwargs and _run_own(core, command, peer))
 

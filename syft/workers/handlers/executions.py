@@ -222,8 +222,8 @@ def charge(core: WorkerCore, session: PartExecution, peer: Peer) -> None:
     Raises :class:`~syft.exceptions.LimitExceeded`.
     """
     charges = core.store.charges
-    charges.enter(peer.session.account, executions=1)
-    charges.leave(session.payer.session.account, executions=1)
+    charges.enter(peer.account, executions=1)
+    charges.leave(session.payer.account, executions=1)
     session.payer = peer
 
 
@@ -261,7 +261,7 @@ def session_of(core: WorkerCore, execution: int, peer: Peer) -> PartExecution:
     if session is None:
         if len(core.sessions) >= MAX_SESSIONS:
             _make_room(core)
-        core.store.charges.enter(peer.session.account, executions=1)
+        core.store.charges.enter(peer.account, executions=1)
         session = core.sessions[execution] = PartExecution(peer)
     return session
 
@@ -304,9 +304,9 @@ def remove(core: WorkerCore, execution: int) -> PartExecution | None:
     session: PartExecution | None = core.sessions.pop(execution, None)
     if session is not None:
         charges = core.store.charges
-        charges.leave(session.payer.session.account, executions=1)
+        charges.leave(session.payer.account, executions=1)
         if (call := session.call) is not None:
-            charges.leave(call.peer.session.account, promises=len(call.message.outs))
+            charges.leave(call.peer.account, promises=len(call.message.outs))
         for name in list(session.mailbox):
             _read(core, session, name)
     return session
@@ -340,7 +340,7 @@ def keep(
             for value in leaves(letter.values)
             if isinstance(value, torch.Tensor) and value.layout is torch.strided
         )
-        core.store.charges.enter(peer.session.account, letters=cost)
+        core.store.charges.enter(peer.account, letters=cost)
     except LimitExceeded as error:
         refuse(core, execution, error, peer)
         core.post(peer.said, Abort(execution, -1, cause_of(core, None, error)))
@@ -374,7 +374,7 @@ def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> No
 def _read(core: WorkerCore, session: PartExecution, name: tuple[Place, int]) -> KeptLetter:
     """Take a letter out of the mailbox."""
     kept = session.mailbox.pop(name)
-    core.store.charges.leave(kept.sender.session.account, letters=kept.cost)
+    core.store.charges.leave(kept.sender.account, letters=kept.cost)
     return kept
 
 

@@ -100,7 +100,7 @@ def put_usual(core: WorkerCore, message: Put, frame: Frame, peer: Peer) -> Reply
     store = core.store
     if message.drop:
         core.forget(message.drop, peer)
-    about = message.users, message.writers, message.source, frame.exclusive, peer.session.unseen
+    about = message.users, message.writers, message.source, frame.exclusive, peer.account.unseen
     if store.promised or core.dataflow.tasks or (*about, message.id in store) != _ABOUT_USUAL:
         return put(core, message, frame, peer)
     value = unpack_usual(message.value, frame.buffers, core.limits)

@@ -376,12 +376,12 @@ class _RoleRun:
         """Charge who started the execution for memory that waits to be used."""
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
             size = value.untyped_storage().nbytes()
-            self.core.store.charges.enter(self.call.peer.session.account, letters=size)
+            self.core.store.charges.enter(self.call.peer.account, letters=size)
             self._charged[slot] = size
 
     def _discharge(self, slot: int) -> None:
         size = self._charged.pop(slot, 0)
-        self.core.store.charges.leave(self.call.peer.session.account, letters=size)
+        self.core.store.charges.leave(self.call.peer.account, letters=size)
 
     def _free(self) -> None:
         """Let go of the values that nothing needs any more."""

@@ -142,7 +142,7 @@ def handle(core: WorkerCore, run: Run, frame: Frame, peer: Peer) -> Reply | Answ
     if run.drop:
         core.forget(expanded(run.drop), peer)
     entry = None
-    waits = core.store.promised or core.dataflow.tasks or peer.session.unseen
+    waits = core.store.promised or core.dataflow.tasks or peer.account.unseen
     if run.define is None and not (frame.buffers or run.autocast or waits):
         table = peer.session.numbers
         if table is not None and table.user == peer.user:  # as in `_table`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import get_ident
 from typing import Any, Final
-
+from weakref import WeakKeyDictionary, finalize
 
 from syft.exceptions import WorkerClosed
 from syft.serde.frame import Frame
@@ -35,6 +35,9 @@ class VirtualTransport(Transport):
         self._core = worker.core
         self._session = Session()
         self._peers: dict[str | None, Peer] = {}
+        self._to_itself = caller is worker
+        self._for_callers: WeakKeyDictionary[Peer, Peer] = WeakKeyDictionary()
+        """As whom a worker asks itself, by the caller whom it serves."""
         self._peer: Peer
         self.speak_for(None)
 
@@ -46,10 +49,22 @@ class VirtualTransport(Transport):
         """Send the following requests on behalf of ``user``, which is not verified here."""
         peer = self._peers.get(user)
         if peer is None:
-            is_owner = self.caller is self._worker
-            peer = self._peers[user] = Peer(self.caller.id, user, self._session, is_owner)
+            peer = self._peers[user] = Peer(self.caller.id, user, self._session, self._to_itself)
             self._worker.callers[peer] = self
         self._peer = peer
+
+    def _asking(self) -> Peer:
+        """Whose request is sent: that of the caller whom a worker serves while it asks itself."""
+        serving = self._core.serving if self._to_itself else None
+        if serving is None or serving.identity is None:
+            return self._peer
+        peer = self._for_callers.get(serving)
+        if peer is None:
+            peer = serving.asking_itself(self.caller.id, self._session)
+            self._for_callers[serving] = peer
+            self._worker.callers[peer] = self
+            finalize(serving, self._worker.callers.pop, peer, None)
+        return peer
 
     def _exchange(self, frame: Frame) -> Frame:
         """Let the worker handle a request, and return the reply, which comes at once."""
@@ -60,7 +75,7 @@ class VirtualTransport(Transport):
         core, observed = self._core, self._observers
         if observed:
             self._network.observe(self.caller.id, self._worker.id, frame)
-        reply: Frame = core.respond(frame, self._peer)
+        reply: Frame = core.respond(frame, self._asking())
         if core.outbox:
             self._hand_out(core.outgoing())
         if observed:
@@ -78,17 +93,18 @@ class VirtualTransport(Transport):
             if not worker.inbox:
                 worker.announce()
             kept = frame.owned() if frame.buffers else frame
-            worker.inbox.append((kept, self._peer, get_ident()))
+            worker.inbox.append((kept, self._asking(), get_ident()))
             return
         if self._observers:
             self._network.observe(self.caller.id, worker.id, frame)
-        self._hand_out(self._core.receive(frame, self._peer))
+        self._hand_out(self._core.receive(frame, self._asking()))
 
     def _hand_out(self, letters: list[AddressedFrame]) -> None:
         """Store the replies for this transport, and deliver the other frames."""
         others = []
         for letter in letters:
-            if letter[0] is self._peer:
+            peer = letter[0]
+            if type(peer) is Peer and peer.session is self._session:
                 self.take(letter[1])
             else:
                 others.append(letter)
@@ -122,7 +138,7 @@ class VirtualTransport(Transport):
 
     def withdraw_all(self) -> int:
         """Leave out what waits in the inbox of a queued worker and came from here."""
-        worker, peers = self._worker, set(self._peers.values())
+        worker, peers = self._worker, {*self._peers.values(), *self._for_callers.values()}
         letters = list(worker.inbox)
         taken: list[tuple[Frame, Peer, int]] = []
         worker.inbox.clear()
@@ -140,5 +156,5 @@ class VirtualTransport(Transport):
 
     def close(self) -> None:
         """Unregister this caller at the worker."""
-        for peer in self._peers.values():
+        for peer in (*self._peers.values(), *self._for_callers.values()):
             self._worker.callers.pop(peer, None)

@@ -10,6 +10,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from syft.workers.wire.messages import (
     Duplicate,
     Fetch,
     Gradients,
+    Promise,
     Put,
     Run,
     Search,
@@ -246,6 +248,148 @@ def test_what_ann_sends_is_anns(scene: Scene, attack: Callable[[Scene, int], obj
     assert never != "success"
     with scene.here.owning():
         assert torch.equal(scene.here.core.store.objects[closed], VALUES)
+
+
+def pointer_of_bob_to_itself(
+    scene: Scene, id: int, collects: bool = False, user: str = "ben"
+) -> torch.Tensor:
+    """What a user has in hand of a pointer that he has bob keep to an object of bob's."""
+    out = new_id()
+    link = (int(TypeCode.POINTER), id, "bob", collects, 0)
+    scene.connection(user).ask(Put, out, link)
+    return make_pointer(scene.connection(user), out, collects)
+
+
+def follow(pointer: torch.Tensor, scene: Scene, id: int) -> torch.Tensor:
+    return (pointer * 1).get().get()
+
+
+def write(scene: Scene, id: int) -> None:
+    pointer_of_bob_to_itself(scene, id).add_(1)
+
+
+def take(scene: Scene, id: int) -> None:
+    pointer_of_bob_to_itself(scene, id).get().get()
+
+
+def take_through_two(scene: Scene, id: int) -> None:
+    first = pointer_of_bob_to_itself(scene, id)
+    pointer_of_bob_to_itself(scene, int(first.id_at_location)).get().get().get()
+
+
+def drop(scene: Scene, id: int) -> None:
+    """The pointer at bob collects what it leads to."""
+    pointer_of_bob_to_itself(scene, id, collects=True).get()
+
+
+def drop_with_its_pointer(scene: Scene, id: int) -> None:
+    pointer_of_bob_to_itself(scene, id, collects=True)
+
+
+CHANGES: list[Callable[[Scene, int], None]] = [
+    write,
+    take,
+    take_through_two,
+    drop,
+    drop_with_its_pointer,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("whose", ["the owner's", "ann's", "ben's"])
+def test_bob_has_no_rights_of_his_own_while_he_asks_himself(
+    scene: Scene, change: Callable[[Scene, int], None], whose: str
+) -> None:
+    """For ben a pointer of bob to bob leads to nothing that ben might not do himself."""
+    if whose == "the owner's":
+        (id,) = scene.here.hold(VALUES.clone().tag("#owners"))
+    elif whose == "ann's":
+        id = scene.send(VALUES.clone(), allow=("ben",))
+    else:
+        id = int(scene.hook_send(VALUES.clone(), "ben").id_at_location)
+    with contextlib.suppress(sy.exceptions.SyftError):
+        change(scene, id)
+    for user in ("ann", "ben"):  # what bob drops goes with the next request to himself
+        own = scene.hook_send(torch.zeros(3), user)
+        with contextlib.suppress(sy.exceptions.SyftError):
+            pointer = pointer_of_bob_to_itself(scene, int(own.id_at_location), user=user)
+            (pointer + 1).get().get()
+    with scene.here.owning():
+        found = scene.here.core.store.objects.get(id)
+    is_whole = found is not None and torch.equal(found, VALUES)
+    assert is_whole == (whose != "ben's"), "the control: what is his own, he changes"
+
+
+def test_a_pointer_of_bob_to_itself_finds_nothing_that_comes_later(scene: Scene) -> None:
+    """Ann moves a tensor to bob, under the id that it has had at alice."""
+    for allow in (("ben",), ()):
+        alice = scene.of["ann"][1]
+        x = send(VALUES.clone(), alice, owner=alice.network.local, garbage_collect_data=False)
+        id = int(x.id_at_location)
+        early = pointer_of_bob_to_itself(scene, id)
+        moved = x.move(scene.of["ann"][0])
+        assert moved.id_at_location == id
+        if allow:
+            moved.tag("#now", allow=allow)
+        with contextlib.suppress(sy.exceptions.SyftError):
+            early.add_(1)
+        assert (scene.pointer("ann", id) * 1).get().tolist() == VALUES.tolist()
+        found = outcome(scene, partial(follow, early), id)
+        assert (found == "success") == bool(allow), "the control"
+
+
+def test_what_ann_computes_through_bobs_pointer_to_itself_is_anns(scene: Scene) -> None:
+    id = scene.send(VALUES.clone())
+    result = pointer_of_bob_to_itself(scene, id, user="ann") * 2
+    assert outcome(scene, use, int(result.id_at_location)) != "success"
+    with scene.here.owning():
+        owners = {one.owner for one in scene.here.core.store.origins.values()}
+    assert owners == {"ann"}
+    assert result.get().get().tolist() == [6, 10, 14]
+
+
+def test_what_is_made_through_bobs_pointer_to_itself_counts_as_anns(hook: sy.TorchHook) -> None:
+    """The objects lie at bob, and the pointers to them that bob keeps for her: two for each."""
+    book, limits = TokenBook(), sy.PeerLimits(objects=20)
+    with (
+        sy.WebsocketServerWorker(hook, port=0, id="bob", tokens=book, peer_limits=limits) as here,
+        sy.WebsocketServerWorker(hook, port=0, id="alice", tokens=book) as there,
+    ):
+        scene = Scene(hook, here, there, book)
+        pointer = pointer_of_bob_to_itself(scene, scene.send(VALUES.clone()), user="ann")
+        kept = [pointer * 2 for _ in range(6)]
+        with pytest.raises(sy.exceptions.LimitExceeded, match="objects is 20"):
+            for _ in range(6):
+                kept.append(pointer * 2)
+                scene.connection("ann").ask(Search, ("#none",))
+        for worker in (*scene.of["ann"], *scene.of["ben"]):
+            worker.close()
+
+
+@pytest.mark.parametrize("way", ["sent", "moved"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_promise_does_not_take_what_others_bring(scene: Scene, way: str, shared: bool) -> None:
+    """Ben promises that something will come from ann, under an id that he was told."""
+    id, allow = new_id(), ("ben",) if shared else ()
+    scene.connection("ben").ask(Promise, (id,), "ann")
+    later = scene.pointer("ben", id) * 2
+    if way == "sent":
+        scene.send(VALUES.clone(), id=id, allow_writes=allow)
+    else:
+        alice = scene.of["ann"][1]
+        owner = alice.network.local
+        x = send(VALUES.clone(), alice, owner=owner, id=id, allow_writes=allow)
+        moved = x.move(scene.of["ann"][0])
+        assert moved.id_at_location == id
+    assert (scene.pointer("ann", id) + 1).get().tolist() == [4, 6, 8]
+    if shared:
+        assert later.get().tolist() == [6, 10, 14], "the control"
+        return
+    with scene.here.owning():
+        ids = [id for id, one in scene.here.core.store.objects.items() if torch.is_tensor(one)]
+    assert len(ids) == 1
+    assert outcome(scene, use, ids[0]) != "success"
+    assert outcome(scene, use, id) != "success", "what he promised is yet to come"
 
 
 def test_ann_herself_goes_on_to_find_and_use_it(scene: Scene) -> None:
