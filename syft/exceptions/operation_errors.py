@@ -244,6 +244,9 @@ class ProgramError(SyftError):
     it gave 3 results where 2 were recorded
     """
 
+    recorded = "plan"
+    """What was recorded, as the text calls it: a plan, or a protocol."""
+
 
 class NotBuilt(ProgramError, RuntimeError):
     """The plan is not recorded, or what it was recorded with has changed since.
@@ -280,7 +283,7 @@ class CannotRecord(ProgramError):
         self.what, self.line, self.instead = what, line, instead
 
     def __str__(self) -> str:
-        return f"A plan cannot keep {self.what} ({self.line}): {self.instead}."
+        return f"A {self.recorded} cannot keep {self.what} ({self.line}): {self.instead}."
 
 
 class WrongArguments(ProgramError):
@@ -295,7 +298,9 @@ class WrongArguments(ProgramError):
         self.plan, self.expected, self.got = plan, expected, got
 
     def __str__(self) -> str:
-        return f"Plan {self.plan!r} takes {self.expected}, and got {self.got}."
+        return (
+            f"{self.recorded.capitalize()} {self.plan!r} takes {self.expected}, and got {self.got}."
+        )
 
 
 class OtherPath(ProgramError):
@@ -320,9 +325,10 @@ send it again where it was sent.
         how = f"for another answer to `{self.first} {self.sign} {self.second}`"
         if self.sign == "is":
             how = f"where a size or number is {self.second}, and now it is {self.first}"
+        again = "send it again where it was sent" if self.recorded == "plan" else "deploy it again"
         return (
-            f"This plan was recorded {how}: build it with arguments like these, and send "
-            "it again where it was sent."
+            f"This {self.recorded} was recorded {how}: build it with arguments like these, and "
+            f"{again}."
         )
 
 
@@ -355,8 +361,9 @@ tensor of the same shape and dtype there, or build the plan again.
 
     def __str__(self) -> str:
         return (
-            f"Plan {self.plan!r}: state {self.name!r} was recorded as {self.expected} and is now "
-            f"{self.got}. Put a tensor of the same shape and dtype there, or build the plan again."
+            f"{self.recorded.capitalize()} {self.plan!r}: state {self.name!r} was recorded as "
+            f"{self.expected} and is now {self.got}. Put a tensor of the same shape and dtype "
+            f"there, or build the {self.recorded} again."
         )
 
 

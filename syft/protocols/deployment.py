@@ -12,16 +12,19 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from syft.chain.wrapper import Wrapper
-from syft.exceptions import LocationMismatch, ProtocolError, WrongArguments
-from syft.ops.nested import replace
-from syft.plans.building.template import TENSOR, kind_of
+from syft.exceptions import (
+    InputRefused,
+    LocationMismatch,
+    ProgramError,
+    ProtocolError,
+    WrongArguments,
+)
 from syft.program.program import fill_slots, slots_in
 from syft.program.recording.environment.source_line import add_recorded_line
 from syft.program.role_program import RoleProgram
 from syft.protocols.execution_cost import ExecutionCost, cost_of
-from syft.protocols.promised import as_vector
-from syft.protocols.role_building import BuiltProtocol
+from syft.protocols.given_inputs import GivenInputs
+from syft.protocols.role_building import BuiltProtocol, is_pointer, speaking_of_protocols
 from syft.protocols.tapes import Role
 from syft.workers.client.role_executions import RoleExecution, start, store_role
 from syft.workers.client.handles import PATIENCE
@@ -56,9 +59,10 @@ class Deployment:
     ) -> None:
         self.name, self.tapes, self.workers, self._owner = name, list(tapes), dict(workers), owner
         self._built, self._actors = built, dict(actors)
-        interface = built.plan.blueprint.interface
-        self._names = interface.input_names()
-        state = built.plan.state.read()
+        self._inputs = GivenInputs(name, built)
+        self._names = self._inputs.names
+        with speaking_of_protocols():
+            state = built.plan.state.read()
         self._unseen: list[RoleExecution] = []
         """Runs of which not all roles had ended when their results were returned."""
         busy = [rank for rank, tape in enumerate(tapes) if not tape.is_idle]
@@ -99,8 +103,10 @@ class Deployment:
         Raises :class:`~syft.exceptions.WrongArguments` for an unknown argument or one of another
         kind, :class:`~syft.exceptions.LocationMismatch` for a pointer to another worker.
         """
+        with speaking_of_protocols():
+            given = self._inputs.some_in(args, kwargs, later=self._actors)
         self._check_options()
-        return Execution(self, self._named(args, kwargs))
+        return Execution(self, given)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Execute the protocol; returns what its function returned when it was built.
@@ -108,11 +114,8 @@ class Deployment:
         What is at another worker is a pointer, and is not waited for; what is here is a tensor.
         Raises :class:`~syft.exceptions.WrongArguments` unless all arguments are there.
         """
-        given = self._named(args, kwargs)
-        missing = [name for name in self._names if name not in given]
-        if missing:
-            expected = f"{', '.join(self._names)} (start() takes some of them later)"
-            raise WrongArguments(self.name, expected, f"no {', '.join(missing)}")
+        with speaking_of_protocols():
+            given = self._inputs.all_in(args, kwargs)
         self._check_options()
         self._raise_unseen()
         execution = Execution(self, given)
@@ -141,7 +144,7 @@ class Deployment:
         give, or that comes after the execution has ended.
         """
         for name, value in inputs.items():
-            execution.submit(self._input(name), as_vector(value), by)
+            execution.submit(name, value, by)
 
     def _input(self, name: str) -> str:
         """The name of an input, given its own or that of the role that takes it."""
@@ -169,26 +172,21 @@ class Deployment:
                 "build the protocol again, and deploy it",
             )
 
-    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments by the names of inputs; raises WrongArguments."""
-        interface = self._built.plan.blueprint.interface
-        kinds = dict(zip(self._names, interface.kinds, strict=True))
-        if not args and kwargs.keys() <= kinds.keys():
-            given = {name: as_vector(value) for name, value in kwargs.items()}
-        else:
-            args, kwargs = replace((tuple(args), dict(kwargs)), as_vector)
-            given = dict(zip(self._names, interface.bind(args, kwargs), strict=True))
-        for name, value in given.items():
-            if (kind_of(value) is TENSOR) is not (kinds[name] is TENSOR):
-                raise WrongArguments(self.name, f"{kinds[name]} as {name}", type(value).__name__)
-        return given
-
     # --------------------------------------------------------------------------- for executions
 
     def places_of(self, name: str) -> list[tuple[int, int]]:
         """The roles that take an input, and its place among their inputs."""
         at, cut = self._names.index(name), self._built.cut
         return [(self._rank[rank], cut.inputs[rank].index(at)) for rank in cut.takers(at)]
+
+    def submitted(self, name: str, value: Any) -> tuple[str, Any]:
+        """The name of an input that comes later, and the value as it is sent."""
+        with speaking_of_protocols():
+            name = self._input(name)
+            if is_pointer(value):
+                what = f"a tensor of this program as {name!r} (start() and run() take a pointer)"
+                raise WrongArguments(self.name, what, "a pointer")
+            return name, self._inputs.checked(name, value)
 
     def begin(self, given: Mapping[str, Any]) -> RoleExecution:
         """Start an execution with what is given."""
@@ -207,14 +205,14 @@ class Deployment:
 
     def operand(self, name: str, rank: int, value: Any) -> Any:
         """What is sent for an argument: the value, or a reference to what is at the worker."""
-        if type(value) is not Wrapper or not value.child.remote_links():
+        if not is_pointer(value):
             return value
         place, link = self._handles[rank].connection.location, value.child
         if link.location is not place:
             raise LocationMismatch(
                 f"input {name!r} of {self.name!r}", (str(place.id), str(link.location.id))
             )
-        id: int = link.id_at_location  # type: ignore[assignment]  # it is at one worker
+        id: int = link.id_at_location  # it is at one worker
         return Reference(id)
 
     def nested(self, outputs: Callable[[int], Sequence[Any]]) -> Any:
@@ -241,9 +239,12 @@ class Deployment:
     def cost(self, *args: Any, **kwargs: Any) -> ExecutionCost:
         """What an execution on such arguments sends from role to role: messages and bytes.
 
-        It is computed here, on copies of the state as it was deployed; nothing is sent.
+        It is computed here, on copies of the arguments and of the state that is here now; nothing
+        is sent.
         """
-        return cost_of(self._built, self._named(args, kwargs), self.tapes)
+        with speaking_of_protocols():
+            given = self._inputs.all_in(args, kwargs)
+        return cost_of(self._built, given, self.tapes)
 
 
 def _renumbered(role: RoleProgram, rank: Mapping[int, int]) -> RoleProgram:
@@ -270,7 +271,7 @@ class Execution:
     """
 
     def __init__(self, deployment: Deployment, given: Mapping[str, Any]) -> None:
-        self._deployment = deployment
+        self._deployment, self._given = deployment, set(given)
         self.running = deployment.begin(given)
         """The execution as the connections have it."""
 
@@ -284,14 +285,15 @@ class Execution:
 
     def submit(self, name: str, value: Any, by: Location | None = None) -> None:
         """Give an input that is missing; see :meth:`Deployment.submit`."""
-        if type(value) is Wrapper and value.child.remote_links():
-            raise WrongArguments(
-                self._deployment.name,
-                f"a tensor of this program as {name!r} (start() and run() take a pointer)",
-                "a pointer",
-            )
-        for rank, place in self._deployment.places_of(name):
+        name, value = self._deployment.submitted(name, value)
+        places = self._deployment.places_of(name)
+        if name in self._given:
+            what = f"input {name!r} of {self._deployment.name!r}"
+            takes = next((rank for rank, _ in places), 0)
+            raise InputRefused(self.running.parties[takes], what, "it was given already")
+        for rank, place in places:
             self.running.submit(rank, place, value, by)
+        self._given.add(name)
 
     @property
     def outputs(self) -> Mapping[str, Any]:
@@ -370,3 +372,5 @@ class _Explained:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Exception):
             self._deployment.explain(error)
+        if isinstance(error, ProgramError):
+            error.recorded = "protocol"

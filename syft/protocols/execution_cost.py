@@ -57,7 +57,8 @@ class ExecutionCost:
 
 
 def cost_of(built: BuiltProtocol, given: Mapping[str, Any], tapes: Sequence[Role]) -> ExecutionCost:
-    """What an execution on these arguments sends, worked out here on copies of the state."""
+    """What an execution on these arguments sends, worked out here on copies of them and of the
+    state."""
     plan = built.plan
     program = plan.blueprint.program
     sends = [
@@ -65,12 +66,10 @@ def cost_of(built: BuiltProtocol, given: Mapping[str, Any], tapes: Sequence[Role
     ]
     sent = replace(program, outputs=tuple(program.actions[one.number].out for one in sends))
     names = plan.blueprint.interface.input_names()
-    values = [stand_in(given[name]) for name in names] + list(plan.assumptions.options.numbers)
-    state = [
-        tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in plan.state.read()
-    ]
+    values = [_copy(stand_in(given[name])) for name in names]
+    state = map(_copy, plan.state.read())
     with torch.random.fork_rng():
-        found = Lowered(sent, RUNNABLE).run([*values, *state])
+        found = Lowered(sent, RUNNABLE).run([*values, *plan.assumptions.options.numbers, *state])
     edges: dict[tuple[str, str], list[int]] = {}
     for one, value in zip(sends, found, strict=True):
         count = sum(leaf.numel() * leaf.element_size() for leaf in leaves(value))
@@ -78,3 +77,10 @@ def cost_of(built: BuiltProtocol, given: Mapping[str, Any], tapes: Sequence[Role
     return ExecutionCost(
         tuple(EdgeCost(*edge, len(counts), sum(counts)) for edge, counts in edges.items())
     )
+
+
+def _copy(value: Any) -> Any:
+    """A copy of a tensor without its graph, which a run may write to; a number as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)

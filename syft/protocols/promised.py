@@ -60,8 +60,10 @@ class PromisedTensor:
         make: Callable[..., Any] | None = None,
         args: Any = (),
         example: torch.Tensor | None = None,
+        is_model: bool = False,
     ) -> None:
         self.worker, self.make, self.args, self.example = worker, make, args, example
+        self.is_model = is_model
         self.serial = next(_serial)
         self._kept: deque[Any] = deque()
         self._runner: Any = None
@@ -332,7 +334,7 @@ class Promises:
         It is kept by such a vector (``torch.nn.utils.parameters_to_vector``), or by an
         ``nn.Module``, of which that is made.  The structure of the module is not part of it.
         """
-        return PromisedTensor(self._worker, example=torch.ones(4))
+        return PromisedTensor(self._worker, example=torch.ones(4), is_model=True)
 
 
 EXTENSIONS.append((Worker, "Promise", property(Promises)))

@@ -360,7 +360,8 @@ class PromiseProtocol(Protocol):
         positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
         taken = [inspect.Parameter(name, positional) for name in names]
         function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
-        return Recorded(self.name, function, roles, [], places=names)
+        models = [name for name, one in zip(names, inputs, strict=True) if one.is_model]
+        return Recorded(self.name, function, roles, [], places=names, models=models)
 
     def deploy(
         self, *workers: Location, actors: Mapping[str, Location] | None = None, **named: Location

@@ -5,9 +5,10 @@ Its program is then cut into one per role (:mod:`syft.protocols.cutting`).
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from syft.chain.wrapper import Wrapper
-from syft.exceptions import FrozenPath, ProtocolError
+from syft.exceptions import FrozenPath, ProgramError, ProtocolError
 from syft.plans.building.build import BuiltPlan, Recipe, build
 from syft.plans.building.interface import signature_of
 from syft.plans.building.reads import Surroundings
@@ -27,16 +28,40 @@ from syft.protocols.cutting import Cut, split
 
 @dataclass(frozen=True, slots=True)
 class BuiltProtocol:
-    """A protocol that has been recorded: what a plan of all roles is, and its cut into roles."""
+    """A protocol that has been recorded: what a plan of all roles is, and its cut into roles.
+
+    ``requires_grad`` says of each input whether it did when the protocol was built, and ``models``
+    are the names of those that may be given as modules.
+    """
 
     plan: BuiltPlan
     cut: Cut
     roles: tuple[RoleWorker, ...]
+    requires_grad: tuple[bool, ...]
+    models: frozenset[str]
 
     @property
     def names(self) -> list[str]:
         """The names of the roles, by rank."""
         return [role.name for role in self.cut.roles]
+
+
+@contextlib.contextmanager
+def speaking_of_protocols() -> Iterator[None]:
+    """A context in which errors of what plans are made of speak of a protocol.
+
+    >>> from syft.exceptions import WrongArguments
+    >>> with speaking_of_protocols():
+    ...     raise WrongArguments("foo", "a tensor for x", "an int")
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.WrongArguments: Protocol 'foo' takes a tensor for x, and got an int.
+    """
+    try:
+        yield
+    except ProgramError as error:
+        error.recorded = "protocol"
+        raise
 
 
 class _RoleRecipe(Recipe):
@@ -55,7 +80,7 @@ class Recorded:
     """The function of a protocol with its roles: how a plan is recorded from it.
 
     ``functions`` are those in which roles are named; ``module`` has state; ``places`` says which
-    role has an input, where that is known.
+    role has an input, where that is known; ``models`` are the inputs that may be given as modules.
     """
 
     def __init__(
@@ -66,9 +91,10 @@ class Recorded:
         functions: Sequence[Callable[..., Any]],
         module: nn.Module | None = None,
         places: Mapping[str, str] | None = None,
+        models: Iterable[str] = (),
     ) -> None:
         self.name, self.function, self.functions, self.module = name, function, functions, module
-        self.places = places or {}
+        self.places, self.models = places or {}, frozenset(models)
         self.roles = {LOCAL: roles.get(LOCAL) or RoleWorker(LOCAL), **roles}
         for key, role in self.roles.items():
             if role.name not in (None, key):
@@ -87,7 +113,8 @@ class Recorded:
         pins = self._pins()
         with bound_names(self.functions, self.roles), warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            built, result = build(self._recipe(recording), args, kwargs)
+            with speaking_of_protocols():
+                built, result = build(self._recipe(recording), args, kwargs)
         _refuse_frozen(seen)
         interface = built.blueprint.interface
         if {*interface.results} - {TENSOR}:
@@ -102,7 +129,10 @@ class Recorded:
             [*_numbers(interface.kinds), *options],
             [pins.get(id(place.tensor)) for place in built.state.places],
         )
-        return BuiltProtocol(built, cut, tuple(recording.roles)), result
+        required = tuple(
+            getattr(each, "requires_grad", False) for each in interface.bind(args, kwargs)
+        )
+        return BuiltProtocol(built, cut, tuple(recording.roles), required, self.models), result
 
     def _recipe(self, recording: RoleRecording) -> Recipe:
         """What a plan of all roles is recorded from."""
@@ -172,12 +202,21 @@ def _refuse_frozen(seen: Sequence[warnings.WarningMessage]) -> None:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
+def is_pointer(value: Any) -> bool:
+    """Whether a value is at another worker.
+
+    >>> is_pointer(torch.ones(2)), is_pointer(torch.ones(2).send(bob))
+    (False, True)
+    """
+    return type(value) is Wrapper and bool(value.child.remote_links())
+
+
 def stand_in(value: Any) -> Any:
     """For a pointer, a tensor like that it points to; anything else as it is.
 
     >>> stand_in(torch.ones(2).send(bob)), stand_in(3)
     (tensor([0., 0.]), 3)
     """
-    if type(value) is not Wrapper or not value.child.remote_links():
+    if not is_pointer(value):
         return value
     return torch.zeros(value.shape, dtype=value.dtype).requires_grad_(value.requires_grad)

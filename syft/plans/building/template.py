@@ -79,11 +79,24 @@ def match(
     >>> match("f", template, kinds, {"x": [torch.zeros(1)], "mode": "sum"})
     [tensor([0.])]
     """
+    found = match_some(plan, template, kinds, {name: arguments[name] for name in template})
+    return [found[index] for index in range(len(kinds))]
+
+
+def match_some(
+    plan: str, template: Mapping[str, Any], kinds: Sequence[str], arguments: Mapping[str, Any]
+) -> dict[int, Any]:
+    """The inputs, by number, in some of the arguments of a call; otherwise as :func:`match`.
+
+    >>> template, kinds = template_of({"x": torch.ones(2), "n": 3})
+    >>> match_some("f", template, kinds, {"n": 5})
+    {1: 5}
+    """
     found: dict[int, Any] = {}
     matching = _Matching(plan, kinds, found)
-    for name, pattern in template.items():
-        matching.match(name, pattern, arguments[name])
-    return [found[index] for index in range(len(kinds))]
+    for name, argument in arguments.items():
+        matching.match(name, template[name], argument)
+    return found
 
 
 class _Matching(NamedTuple):
