@@ -92,15 +92,6 @@ def described_columns(text: str | None) -> list[tuple[str, str]]:
     return [(name, kind) for name, _, kind in parts if name]
 
 
-def printable(text: str) -> str:
-    """A text on one line, without what would move a terminal's cursor.
-
-    >>> printable("a\\x1b[2Jb")
-    'a?[2Jb'
-    """
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
 def kind_shown(dtype: object, shape: Iterable[int] | None) -> str:
     """``float32 (4, 3)``, or what of it is known.
 

@@ -17,7 +17,8 @@ from syft.exceptions import LocationMismatch, UnusableSetting
 from syft.federated.columns import Columns
 from syft.hooks import bulk, labels
 from syft.hooks.torch_hook import TorchHook
-from syft.notebook_html import kind_shown, line, printable
+from syft.foreign_text import printable
+from syft.notebook_html import kind_shown, line
 from syft.workers.client.transport import Location
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.labels.origin import set_writers, writers_of

@@ -17,7 +17,8 @@ from itertools import zip_longest
 from typing import Final
 
 from syft.exceptions import UnusableSetting
-from syft.notebook_html import DESCRIBED, described_columns, printable, table
+from syft.foreign_text import printable
+from syft.notebook_html import DESCRIBED, described_columns, table
 
 TARGET = "target"
 _GLANCE: Final = 100

@@ -1,7 +1,9 @@
 """``syft log``: what callers have done at a worker, and whether its audit log is whole.
 
 The log is one JSON object a line, with a hash that hangs it to the line before
-(:mod:`syft.trust.chained_log`).  It may be read while the worker writes to it.
+(:mod:`syft.trust.chained_log`).  It may be read while the worker writes to it.  Callers choose
+names and words in it: what could look like something else, on a terminal or among the fields of a
+line, is quoted as in JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from syft.exceptions import AuditBroken, FileRefused, UnusableSetting
-from syft.trust.chained_log import START, files_of, read
+from syft.trust.chained_log import START, Records, files_of, read
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 NAME: Final = "audit.log"
 _AGO: Final = re.compile(r"(\d+)([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MEANS: Final = ('"', "\\", "  ", ",", "=")
+"""What has a meaning in a line that is shown, as have these whole texts:"""
+_WORDS: Final = ("", "-", "everything")
 _FIRST: Final = ("at", "what", "user", "name")
 
 
@@ -72,15 +77,16 @@ def _run(options: argparse.Namespace, now: float) -> int:
         return _verify(path, options.verify)
     since = "" if options.since is None else _shown(_time(options.since, now))
     for record in read(path, verified=False):
-        if record["at"] >= since and _is_asked_for(record, options):
+        if str(record.get("at")) >= since and _is_asked_for(record, options):
             print(_in_json(record) if options.json else _in_words(record), flush=True)
     return 0
 
 
 def _verify(path: Path, noted: str) -> int:
     count, head, seen = 0, START, noted == START
+    records = Records(path)
     try:
-        for record in read(path):
+        for record in records:
             count, head = count + 1, record["chain"]
             seen |= head == noted
     except AuditBroken as error:
@@ -89,15 +95,18 @@ def _verify(path: Path, noted: str) -> int:
     if not seen:
         print(f"syft: no line of {path} has the hash {noted}: lines are gone.", file=sys.stderr)
         return 1
+    if records.torn:
+        print(f"Behind the last line are {records.torn:,} bytes of none, as a kill leaves them.")
     print(f"{count:,} lines, whole. The last one has the hash {head}")
     return 0
 
 
 def _is_asked_for(record: dict[str, Any], options: argparse.Namespace) -> bool:
-    if options.what is not None and record["what"] != options.what:
+    if options.what is not None and record.get("what") != options.what:
         return False
-    named = f"objects of {options.user}"
-    return options.user is None or options.user == record.get("user") or named == record.get("of")
+    if options.user is None or options.user == record.get("user"):
+        return True
+    return f"objects of {options.user}" in record.get("of", ())
 
 
 def _in_json(record: dict[str, Any]) -> str:
@@ -105,21 +114,29 @@ def _in_json(record: dict[str, Any]) -> str:
 
 
 def _in_words(record: dict[str, Any]) -> str:
-    user, name = record.get("user") or "-", record.get("name") or "-"
+    at, what = _said(record.get("at")), _said(record.get("what"))
+    user, name = (_said(record[key]) if record.get(key) else "-" for key in ("user", "name"))
     rest = (
-        f"{key}={_said(value)}"
+        f"{_said(key)}={_said(value)}"
         for key, value in record.items()
         if key not in (*_FIRST, "chain", "after")
     )
-    return f"{record['at']}  {record['what']:<10}  {user:<12}  {name:<12}  {'  '.join(rest)}"
+    return f"{at}  {what:<10}  {user:<12}  {name:<12}  {'  '.join(rest)}"
 
 
 def _said(value: Any) -> str:
+    """A value; ``-`` stands for nothing, ``, `` between several, and two spaces between fields.
+
+    >>> print(_said("#a"), _said(["#a, #b", "c  d"]), _said({"mul": 2}), _said("a\\nb"), _said("-"))
+    #a "#a, #b", "c  d" 2 mul "a\\nb" "-"
+    """
     if isinstance(value, dict):
-        return ", ".join(f"{count} {name}" for name, count in value.items())
+        return ", ".join(f"{_said(count)} {_said(name)}" for name, count in value.items())
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "everything"
-    return str(value)
+        return ", ".join(map(_said, value)) or "everything"
+    text = str(value)
+    means = text in _WORDS or text != text.strip() or any(mark in text for mark in _MEANS)
+    return json.dumps(text) if means or not text.isprintable() else text
 
 
 def _time(text: str, now: float) -> float:

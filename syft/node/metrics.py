@@ -128,12 +128,19 @@ def why_not(server: WebsocketServerWorker, to_callers: bool) -> str | None:
         return board.stopping or "it is closed"
     if not board.serves:
         return "it has not begun to serve"
-    book = server.reception.tokens
-    if to_callers and book is not None:
-        try:
+    return _why_nobody(server) if to_callers else None
+
+
+def _why_nobody(server: WebsocketServerWorker) -> str | None:
+    """Why nobody is let in at a worker that serves."""
+    audit, book = server.core.audit, server.reception.tokens
+    if audit is not None and audit.broken is not None:
+        return f"the audit log cannot be written ({audit.broken})"
+    try:
+        if book is not None:
             book.rows()
-        except FileRefused as error:
-            return str(error)
+    except FileRefused as error:
+        return str(error)
     return None
 
 

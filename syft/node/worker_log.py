@@ -14,8 +14,9 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
+from syft.foreign_text import contained, printable
 from syft.hooks.ledger import Ledger
 from syft.workers.sockets.server import WebsocketServerWorker
 from syft.workers.sockets.sparse_log import LOG
@@ -94,9 +95,13 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(level)s %(message)s", "%Y-%m-%d %H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record; what follows a line break in it is indented."""
+        """The line of a record; a traceback that follows is indented."""
         record.level = record.levelname.lower()
-        return super().format(record).replace("\n", "\n    ")
+        return super().format(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802: the name that the library calls
+        """A traceback, none of whose lines looks like a record."""
+        return f"    {contained(super().formatException(ei))}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -122,7 +127,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
+            rows = self.formatException(record.exc_info).split("\n")
+            said["traceback"] = "\n".join(map(printable, rows))
         return json.dumps(said, ensure_ascii=False)
 
 

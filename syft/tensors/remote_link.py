@@ -21,7 +21,8 @@ from syft.chain.link import Delivery, Link
 from syft.chain.wrapper import Wrapper, wrap
 from syft.exceptions import UnsupportedOperation
 from syft.ids import new_id
-from syft.notebook_html import described_columns, kind_shown, line, names, printable, table
+from syft.foreign_text import printable
+from syft.notebook_html import described_columns, kind_shown, line, names, table
 from syft.ops.nested import Arguments
 from syft.serde.packer import Packer
 from syft.serde.registry import pack

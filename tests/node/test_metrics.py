@@ -19,6 +19,7 @@ import torch
 import syft as sy
 from syft.node.cli import main
 from syft.node.metrics import _MOST_AT_ONCE, MetricsServer, samples
+from syft.trust import chained_log
 from syft.trust.tokens import TokenBook
 from tests.node.started import StartedWorker
 
@@ -95,6 +96,29 @@ def test_a_worker_that_can_let_nobody_in_is_not_ready(hook: sy.TorchHook, tmp_pa
         assert page(address, "/healthz")[0] == 200
         server.stop("it is to go")
         assert page(address, "/healthz") == (503, "it is to go\n")
+
+
+def test_a_worker_that_cannot_write_its_audit_log_is_not_ready(
+    hook: sy.TorchHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(file: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with (
+        sy.WebsocketServerWorker(hook, port=0, id="dan", audit=tmp_path / "audit.log") as server,
+        supervised(server) as address,
+    ):
+        assert page(address, "/readyz")[0] == 200
+        with monkeypatch.context() as patched:
+            patched.setattr(chained_log.os, "write", fill)
+            sy.connect(str(server.address)).close()
+            status, text = page(address, "/readyz")
+            assert status == 503 and "audit log cannot be written (No space left" in text
+            assert page(address, "/healthz")[0] == 200
+        until = time.monotonic() + 20
+        while page(address, "/readyz")[0] != 200:
+            assert time.monotonic() < until, "it goes on by itself"
+            time.sleep(0.1)
 
 
 def test_who_says_nothing_keeps_nobody_from_asking(hook: sy.TorchHook) -> None:

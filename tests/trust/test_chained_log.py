@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from syft.exceptions import AuditBroken, AuditFailed, FileRefused
-from syft.trust.chained_log import ChainedLog, files_of, read
+from syft.trust.chained_log import ChainedLog, Records, files_of, read
 
 ROOT = Path(__file__).parents[2]
 
@@ -160,7 +160,8 @@ def test_a_full_disk_is_said_and_the_chain_goes_on(
     log, write, random_ = ChainedLog(path), os.write, random.Random(5)
 
     def fill(file: int, data: bytes) -> int:
-        fits = random_.choice([len(data), len(data), 0, random_.randrange(len(data))])
+        part = random_.choice([random_.randrange(len(data)), len(data) - 1])
+        fits = random_.choice([len(data), len(data), 0, part])
         if not fits:
             raise OSError(28, "No space left on device")
         return write(file, data[:fits])
@@ -179,6 +180,136 @@ def test_a_full_disk_is_said_and_the_chain_goes_on(
     assert log.failed is None
     log.close()
     assert len(numbers(path)) == 301 - failed and verified(path)[0] == 0
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_disk_that_is_full_at_any_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    """Each byte of several lines is the last that fits: what is whole then is told to be there, a
+    line that lacks its line break too, and the chain goes on."""
+    path, write, room = tmp_path / "audit.log", os.write, [0]
+
+    def fill(file: int, data: bytes) -> int:
+        fits = min(len(data), room[0])
+        room[0] -= fits
+        if not fits:
+            raise OSError(28, "No space left on device")
+        return write(file, data[:fits])
+
+    written(path, 1)
+    content = path.read_bytes()
+    records = [{"n": number} for number in (1, 2, 3)]
+    log = ChainedLog(path)
+    log.extend(records)
+    log.close()
+    most = path.stat().st_size - len(content)
+    for size in range(most):
+        path.write_bytes(content)
+        log = ChainedLog(path)
+        room[0] = size
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", fill)
+            count = log.extend(records)
+        assert numbers(path) == list(range(count + 1))
+        assert (log.failed is None) == (count == 3)
+        if restarted:
+            log.close()
+            log = ChainedLog(path)
+        assert log.extend(records[count:]) == 3 - count
+        log.close()
+        assert numbers(path) == [0, 1, 2, 3]
+        assert size % 20 or verified(path)[0] == 0
+
+
+def torn_log(path: Path) -> list[bytes]:
+    """The lines of a log with a torn one in the middle."""
+    written(path, 3)
+    path.write_bytes(path.read_bytes()[:-5])
+    written(path, 2)
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 5 and len(numbers(path)) == 4
+    return lines
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines[:2], lines[2].replace(b'"n":2', b'"n":7'), *lines[3:]],
+        lambda lines: [*lines[:2], lines[2][:9] + b"\n" + lines[2][10:], *lines[3:]],
+        lambda lines: [*lines[:2], lines[2][1:], *lines[3:]],
+        lambda lines: [*lines[:1], b"\n", *lines[1:]],
+        lambda lines: [*lines[:4], b"\n", *lines[4:]],
+        lambda lines: [b"\n", *lines],
+        lambda lines: [*lines[:2], lines[2], b"\n", *lines[3:]],
+        lambda lines: [*lines[:2], *lines[3:]],
+        lambda lines: [*lines[:4], b"no line\n", *lines[4:]],
+    ],
+)
+def test_what_stands_between_lines_is_in_the_chain(
+    tmp_path: Path, change: Callable[[list[bytes]], list[bytes]]
+) -> None:
+    path = tmp_path / "audit.log"
+    lines = torn_log(path)
+    assert verified(path)[0] == 0, "the control"
+    path.write_bytes(b"".join(change(lines)))
+    with pytest.raises(AuditBroken):
+        list(read(path))
+    status, said = verified(path)
+    assert status != 0 and "broken" in said
+
+
+@pytest.mark.parametrize("end", [b"\n", b"0123 {", b"nothing\n\n", b"\0" * 4096])
+def test_what_stands_behind_the_last_line_is_told(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "audit.log"
+    written(path, 2)
+    path.write_bytes(path.read_bytes() + end)
+    records = Records(path)
+    assert len(list(records)) == 2 and records.torn == len(end)
+    assert f"{len(end)} bytes of no line" in verified(path)[1]
+    written(path, 1)
+    records = Records(path)
+    assert len(list(records)) == 3 and records.torn == 0
+    assert verified(path)[0] == 0
+
+
+def test_old_files_are_taken_away_behind_torn_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that a full disk has torn at the end of a file is told of in that file, and one that a
+    kill has torn at the beginning of a file in that one."""
+    path, write = tmp_path / "audit.log", os.write
+    written(path, 2)
+    most = path.stat().st_size + 30
+    log = ChainedLog(path, most)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda file, data: write(file, data[:70]))
+        with pytest.raises(AuditFailed):
+            log.append({"n": 2, "of": "x" * 40})
+    assert path.stat().st_size > most, "a new one would be begun"
+    log.append({"n": 2})
+    log.append({"n": 3})
+    log.close()
+    path.write_bytes(path.read_bytes()[:20])
+    written(path, 1)
+    first, last = files_of(path)
+    assert numbers(path) == [0, 1, 2, 0] and verified(path)[0] == 0
+    first.unlink()
+    assert numbers(last) == [0] and verified(path)[0] == 0
+
+
+def test_a_disk_that_fails_at_the_end_is_said_and_frees_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    log = ChainedLog(tmp_path / "audit.log")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(AuditFailed, match="Input/output error"):
+            log.close()
+    ChainedLog(tmp_path / "audit.log").close()
 
 
 WRITER = """

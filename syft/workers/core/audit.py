@@ -4,7 +4,8 @@ Never values, nor texts of errors.  Connecting, searching, reading, sending on, 
 leaving are a line each.  It is written when the worker has a moment to spare, and after a twentieth
 of a second at the latest: whoever is answered does not wait for it.  Operations are counted: one
 line a second for each user and what they name, in the second after it.  While nothing can be
-written, nothing is done for anybody.
+written, nothing is done for anybody.  Texts that callers choose are cut, and say so; names of users
+never are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -29,11 +30,14 @@ _MOST_WAITING: Final = 10_000
 """Lines that wait to be written while nothing can be."""
 _LATEST: Final = 0.05
 """Seconds after which a line is written, also if there is no moment to spare."""
+_AT_ONCE: Final = 256
+"""Lines that are written in one go."""
 _MOST_TEXT: Final = 200
+_MOST_TEXTS: Final = 20
 _NOT_COUNTED: Final = frozenset((Drop, Fetch, FetchAll, Search))
 """What has a line of its own, or is nothing of the owner's."""
 _NOTHING: Final[frozenset[int]] = frozenset()
-OWN: Final = "own objects"
+OWN: Final = ("own objects",)
 
 Record = dict[str, Any]
 _Key = tuple[Any, Any, frozenset[int]]
@@ -46,11 +50,11 @@ class Log(Protocol):
     failed: str | None
     """Why nothing can be written."""
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Write a line; raises :class:`~syft.exceptions.AuditFailed`."""
+    def extend(self, records: Sequence[Mapping[str, Any]]) -> int:
+        """Write lines; returns how many are there: all, unless it has ``failed``."""
 
     def close(self) -> None:
-        """Have what was written be on the disk."""
+        """Have what was written be on the disk; raises :class:`~syft.exceptions.AuditFailed`."""
 
 
 class Audit:
@@ -60,6 +64,9 @@ class Audit:
 
     >>> class Lines(list):
     ...     failed = None
+    ...     def extend(self, records):
+    ...         super().extend(records)
+    ...         return len(records)
     >>> lines, store = Lines(), ObjectStore("bob")
     >>> audit = Audit(lines, store, Owners(store), print, lambda: 0.0)
     >>> audit.event("connect", Peer("laptop", "ann"), host="10.0.0.7"); lines[-1]["user"]
@@ -79,8 +86,9 @@ class Audit:
         self._lock = threading.RLock()  # callers are let in by another thread too
         self._second = 0
         self._counts: dict[_Key, list[int]] = {}
-        self._sets: dict[frozenset[int], str] = {_NOTHING: OWN}
+        self._sets: dict[frozenset[int], Sequence[str]] = {_NOTHING: OWN}
         self._waiting: deque[Record] = deque()
+        self._left_out = 0
         self._touched: set[int] = set()
         owners.touched = self._touched
 
@@ -90,8 +98,12 @@ class Audit:
         """Raise :class:`~syft.exceptions.AuditFailed` while nothing can be written."""
         if self._log.failed is not None:
             with self._lock:
-                self._waiting.append(self._stamped("resume", None))
                 self._flush()
+
+    @property
+    def broken(self) -> str | None:
+        """Why nothing can be written; None while it can."""
+        return self._log.failed
 
     @property
     def waits(self) -> bool:
@@ -154,8 +166,7 @@ class Audit:
     def told(self, message: Request, peer: Peer, ids: Iterable[int], count: int) -> None:
         """Write what a search looked for, or that a value leaves, of numbers and texts that do."""
         if type(message) is Search:
-            words = [word[:_MOST_TEXT] for word in message.words[:20]]
-            self._write(self._stamped("search", peer, words=words, bytes=count))
+            self._write(self._stamped("search", peer, words=_some(message.words), bytes=count))
         elif _tells(message):
             self.read(message, peer, ids, count)
 
@@ -180,18 +191,21 @@ class Audit:
         about = {"by": name_of(message), "of": self.whose(ids, peer), "to": sorted(set(to))}
         self._write(self._stamped("send", peer, **about, bytes=count))
 
-    def whose(self, ids: Iterable[int], peer: Peer) -> str:
+    def whose(self, ids: Iterable[int], peer: Peer) -> Sequence[str]:
         """Whose these objects are: the tags of the owner's data, and the names of other users."""
-        found: set[str] = set()
+        tagged: set[str] = set()
+        names: set[str] = set()
         for id in ids:
             origin = self._owners.of(id)
             if origin is None or origin.owner == peer.identity:
                 continue
             if origin.owner is None:
-                found.add(" ".join(sorted(self._store.tags.of(id))) or "untagged data")
+                tagged.add(" ".join(sorted(self._store.tags.of(id))) or "untagged data")
             else:
-                found.add(f"objects of {origin.owner}")
-        return ", ".join(sorted(found))[:_MOST_TEXT] if found else OWN
+                names.add(origin.owner)
+        if not tagged and not names:
+            return OWN
+        return *_some(sorted(tagged)), *(f"objects of {name}" for name in sorted(names))
 
     # ------------------------------------------------------------------------------- lines
 
@@ -207,12 +221,18 @@ class Audit:
         with self._lock:
             if len(self._waiting) < _MOST_WAITING:
                 self._waiting.append(self._stamped(what, peer, **more))
+            else:
+                self._left_out += 1
         self.flush()
 
     def _write(self, record: Record) -> None:
         """Have a line be written soon."""
         self._waiting.append(record)
-        if record["at"] - self._waiting[0]["at"] > _LATEST:
+        try:
+            oldest = self._waiting[0]
+        except IndexError:  # another thread has written it
+            return
+        if record["at"] - oldest["at"] > _LATEST:
             self.flush()
 
     def _turn(self) -> None:
@@ -222,20 +242,30 @@ class Audit:
         self._flush()
 
     def _flush(self) -> None:
+        """Write what waits and, if nothing could be written before, that it can again."""
+        stopped = self._log.failed is not None
         while self._waiting:
-            self._append(self._waiting[0])
-            self._waiting.popleft()
+            count = min(len(self._waiting), _AT_ONCE)
+            written = self._write_now([self._waiting[at] for at in range(count)])
+            for _ in range(written):
+                self._waiting.popleft()
+            self._check_written()
+        if stopped:
+            self._write_now([self._stamped("resume", None, left_out=self._left_out or None)])
+            self._check_written()
+            self._left_out = 0
 
-    def _append(self, record: Record) -> None:
-        try:
-            self._log.append({**record, "at": _shown(record["at"])})
-        except AuditFailed:
+    def _write_now(self, records: list[Record]) -> int:
+        return self._log.extend([{**one, "at": _shown(one["at"])} for one in records])
+
+    def _check_written(self) -> None:
+        if self._log.failed is not None:
             self._stop()
-            raise
+            raise AuditFailed(self._log.failed)
 
     def _summaries(self, counts: dict[_Key, list[int]]) -> Iterable[Record]:
         """A line for each user, and what was named."""
-        groups: dict[tuple[Any, str], Record] = {}
+        groups: dict[tuple[Any, Sequence[str]], Record] = {}
         for (who, kind, named), (count, sent) in counts.items():
             group = groups.setdefault((who, self._sets[named]), {"count": {}, "bytes": 0})
             name = _said(kind)
@@ -255,12 +285,29 @@ class Audit:
         return record
 
     def close(self, reason: str) -> None:
-        """Write what was counted, and that the worker stops."""
+        """Write what was counted, and that the worker stops.
+
+        Raises :class:`~syft.exceptions.AuditFailed` if lines are lost.
+        """
         with self._lock:
             self._waiting += self._summaries(self._counts)
             self._counts = {}
-            self.event("stop", reason=reason)
-            self._log.close()
+            try:
+                self.event("stop", reason=reason)
+            finally:
+                self._log.close()
+            if self._waiting:
+                why = f"{self._log.failed}; {len(self._waiting) + self._left_out} lines are lost"
+                raise AuditFailed(why)
+
+
+def _some(texts: Sequence[str]) -> list[str]:
+    """Texts that others chose, as far as they fit into a line; what is left out is said."""
+    cut = [
+        one if len(one) <= _MOST_TEXT else f"{one[:_MOST_TEXT]}… ({len(one) - _MOST_TEXT} more)"
+        for one in texts[:_MOST_TEXTS]
+    ]
+    return cut if len(texts) <= _MOST_TEXTS else [*cut, f"… ({len(texts) - _MOST_TEXTS} more)"]
 
 
 def _shown(seconds: float) -> str:

@@ -6,7 +6,7 @@ even if somebody tells it their ids: so its requests are looked at for ids, what
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
 from syft.exceptions import ObjectNotFound
@@ -75,17 +75,20 @@ def copies_first(
     return sorted(reversed(ids), key=rank)
 
 
-def check_named(store: ObjectStore, owners: Owners, peer: Peer, message: Request) -> None:
+def check_named(core: ServingObjects, peer: Peer, message: Request) -> None:
     """Raise :class:`~syft.exceptions.ObjectNotFound` for a request that names an object which its
-    caller may not find, as if it had never been there.
+    caller may not find, as if it had never been there; the owner is told of it.
 
     Any number may be an id: those of objects are 63 random bits, and equal no others.
     """
     if peer.reads is None or type(message) in (Drop, Share):
         return
-    for number in numbers_in(message):
-        if store.knows(number) and not may_find(store, owners, peer, number):
-            raise ObjectNotFound(number, store.worker, store.why_missing(0))
+    store, owners = core.store, core.owners
+    known = [number for number in numbers_in(message) if store.knows(number)]
+    hidden = [number for number in known if not may_find(store, owners, peer, number)]
+    if hidden:
+        _tell_hidden(core, message, peer, hidden)
+        raise ObjectNotFound(hidden[0], store.worker, store.why_missing(0))
 
 
 def as_there(core: ServingObjects, message: Request, peer: Peer) -> Request:
@@ -111,9 +114,15 @@ def _with_others(
     core: ServingObjects, message: Request, peer: Peer, shown: set[int], hidden: set[int]
 ) -> Request:
     """A request of a caller that has named what is not there for it, now or before."""
-    if hidden and core.audit is not None:
-        core.audit.hidden(message, peer, hidden)
+    if hidden:
+        _tell_hidden(core, message, peer, hidden)
     unseen = peer.account.unseen = peer.account.unseen or UnseenIds()
     unseen.have_come(shown, core.store.knows)
     found: Request = unseen.in_request(message, hidden, peer.session.numbers)
     return found
+
+
+def _tell_hidden(core: ServingObjects, message: Request, peer: Peer, hidden: Iterable[int]) -> None:
+    """Tell the owner that a request names what is not there for its caller."""
+    if core.audit is not None:
+        core.audit.hidden(message, peer, hidden)

@@ -268,7 +268,7 @@ class WorkerCore:
             self.audit.check()
         self._latest = peer.who
         self.contested |= self.owners.meet(peer)
-        check_named(self.store, self.owners, peer, message)
+        check_named(self, peer, message)
 
     def _after_returning(self, message: Any, reply: Any, peer: Peer) -> Any:
         """Send the gradients that came for other workers; returns the reply then."""

@@ -16,6 +16,7 @@ import msgspec
 
 from syft.codes import LineCode
 from syft.exceptions import BrokenFraming, MalformedMessage
+from syft.foreign_text import one_line
 from syft.ops.table import NAMES
 from syft.serde.frame import Frame, to_parts
 from syft.serde.limits import Limits
@@ -25,6 +26,7 @@ PROTOCOL: Final = 3
 """The version of what is said on a line; it rises when an older end would not understand."""
 
 
+_MOST_REASON: Final = 1000
 CONTROLS: Final = 3
 """The number under which all that follows the welcome travels: it is that of no channel."""
 
@@ -301,6 +303,8 @@ def decode_greeting(text: bytes) -> Hello | Welcome | Refused:
         greeting: Hello | Welcome | Refused = _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage("$", "a text about the line", str(error)) from None
+    if isinstance(greeting, Refused):
+        greeting.reason = one_line(greeting.reason, _MOST_REASON)
     return greeting
 
 
@@ -329,6 +333,8 @@ def decode_control(frame: Frame) -> Kind:
         control: Kind = _UNPACK(frame.header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage("$", "a message about the line", str(error)) from None
+    if isinstance(control, Bye | Closed):  # people read it, and other callers are told
+        control.reason = one_line(control.reason)
     return control
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import FileRefused, UnusableSetting, WorkerLost, WorkerRefused
+from syft.exceptions import AuditFailed, FileRefused, UnusableSetting, WorkerLost
+from syft.exceptions import WorkerRefused
 from syft.serde.limits import Limits
 from syft.trust.certificates import Identity, own_certificate, server_context
 from syft.trust.certificates import passing_context
@@ -25,6 +26,7 @@ from syft.trust.tokens import TokenBook
 from syft.version import software
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location
+from syft.workers.core.audit import Audit
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.shells.virtual import Hooked, VirtualWorker
@@ -269,13 +271,19 @@ class WebsocketServerWorker(VirtualWorker):
             for guest in list(self.reception.guests.values()):
                 self.reception.dismiss(guest, reason)
             self.board.close()
-            if self.core.audit is not None:
-                self.core.audit.close(reason)
-                self.core.audit = self.board.owners_log = None
+            audit, self.core.audit, self.board.owners_log = self.core.audit, None, None
+            if audit is not None:
+                self._end_audit(audit, reason)
         self.listener.close()
         if self.unix is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self.unix)
+
+    def _end_audit(self, audit: Audit, reason: str) -> None:
+        try:
+            audit.close(reason)
+        except AuditFailed as error:
+            LOG.error("the end of the audit log is not on the disk (%s)", error.reason)
 
     def _accept(self, sock: socket.socket) -> Caller:
         """What takes a new connection's first messages."""

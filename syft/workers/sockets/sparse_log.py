@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from syft.foreign_text import contained
+
 
 class SparseLog:
     """Writes to a logger, at most one line in ``pause`` seconds; ``clock`` tells the seconds.
@@ -63,7 +65,22 @@ class SparseLog:
         self._logger.log(level, text, *args)
 
 
+class Contained(logging.Filter):
+    """Keeps what others have chosen in a record from looking like a record of its own.
+
+    >>> record = logging.makeLogRecord({"msg": "refused %s", "args": ("eve\\n\\x1b[2J",)})
+    >>> Contained().filter(record), record.getMessage()
+    (True, 'refused eve\\n    \\\\x1b[2J')
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written: it is, with the text contained."""
+        record.msg, record.args = contained(record.getMessage()), ()
+        return True
+
+
 LOG: Final = logging.getLogger("syft.worker")
+LOG.addFilter(Contained())
 STRANGERS: Final = SparseLog(LOG)
 """For what anybody can bring about who reaches the port, and breaks a rule."""
 VISITS: Final = SparseLog(LOG)

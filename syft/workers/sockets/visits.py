@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from syft.exceptions import AuditFailed
+from syft.trust.lockout import counted_address
 from syft.workers.core.peer import Peer
 from syft.workers.core.state_machine import WorkerCore
 
@@ -65,7 +66,8 @@ class Visits:
         """Somebody was not let in: the first in a second is told, and later how many were."""
         if self._core.audit is None or code == "audit":
             return
-        before = self._refused.of(host, time.monotonic())
+        address = None if host is None else counted_address(host)
+        before = self._refused.of(address, time.monotonic())
         if before is not None:
             self._core.audit.event("not let in", host=host, error=code, before=before or None)
 

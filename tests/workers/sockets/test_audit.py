@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,9 @@ from syft.tensors.pointer import make_pointer
 from syft.trust import chained_log
 from syft.trust.chained_log import read
 from syft.trust.tokens import TokenBook
+from syft.workers.core import audit as audit_module
 from tests.trust.test_chained_log import verified
+from tests.workers.sockets.raw_caller import RawCaller
 
 SECRET = 4321.0
 
@@ -98,10 +101,10 @@ def test_a_day_of_two_users(watched: Watched) -> None:
     assert by["read"][0]["bytes"] == 4 and by["read"][0]["by"] == "Fetch"
     assert by["refuse"][0]["error"] == "PermissionDenied"
     assert by["refuse"][1]["error"] == "not there for this caller"
-    assert by["refuse"][1]["of"] == "objects of ann"
+    assert by["refuse"][1]["of"] == ["objects of ann"]
     assert by["not let in"][0]["error"] == "token" and by["not let in"][0]["host"] == "127.0.0.1"
     counted = [one for one in lines if one["what"] == "operations"]
-    sets = {(one["user"], one["of"]): one["count"] for one in counted}
+    sets = {(one["user"], *one["of"]): one["count"] for one in counted}
     assert sets["ann", "#salaries"] == {"torch.Tensor.mean": 1}
     assert sets["ben", "#salaries"] == {"torch.Tensor.mul": 1}
     text = watched.path.read_text()
@@ -194,6 +197,157 @@ def test_a_full_disk_serves_nobody_and_says_so(
     del x, kept
 
 
+def test_what_is_refused_while_the_disk_is_full_fills_nothing(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = watched.connect("ann")
+    kept = torch.ones(2).send(ann)
+    watched.lines()
+    full = [True]
+    write = chained_log.os.write
+
+    def fill(file: int, data: bytes) -> int:
+        if full[0]:
+            raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(chained_log.os, "write", fill)
+    monkeypatch.setattr(audit_module, "_MOST_WAITING", 5)
+    audit = watched.server.core.audit
+    assert audit is not None
+    for _ in range(8):
+        audit.event("leave", reason="it is tried")
+    with pytest.raises(WorkerRefused):
+        watched.connect("ben")
+    for _ in range(30):
+        with pytest.raises(AuditFailed):
+            kept.get()
+    full[0] = False
+    assert kept.copy().get().tolist() == [1, 1]
+    assert kept.get().tolist() == [1, 1]
+    del kept
+    lines = watched.lines()
+    (resumed,) = [one for one in lines if one["what"] == "resume"]
+    assert resumed["left_out"] == 3 and [one["what"] for one in lines].count("leave") == 5
+    assert len(lines) < 20 and verified(watched.path)[0] == 0
+
+
+def test_a_disk_that_has_room_again_is_noticed_though_nobody_asks(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(file: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    audit = watched.server.core.audit
+    assert audit is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(chained_log.os, "write", fill)
+        audit.event("leave", reason="it is tried")
+        assert audit.broken == "No space left on device"
+    until = time.monotonic() + 20
+    while audit.broken is not None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert audit.broken is None
+
+
+def test_lines_that_are_lost_at_the_end_are_told(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fill(file: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    ann = watched.connect("ann")
+    with monkeypatch.context() as patched, caplog.at_level("ERROR", "syft.worker"):
+        patched.setattr(chained_log.os, "write", fill)
+        watched.server.close()
+    (said,) = caplog.messages
+    assert "the end of the audit log is not on the disk (No space left on device; " in said
+    assert "lines are lost" in said
+    with pytest.raises(WorkerLost):
+        ann.objects_count()
+    chained_log.ChainedLog(watched.path).close()
+
+
+def test_probes_of_a_limited_token_are_lines(watched: Watched) -> None:
+    token = watched.book.make("eve", time.time(), read=["#public"])
+    ann = watched.connect("ann")
+    eve = sy.connect(str(watched.server.address), token, id="bob of eve", blocking=True)
+    watched.callers.append(eve)
+    (salaries,) = ann.search("#salaries")
+    hers = torch.ones(3).send(ann)
+    for pointer in salaries, hers:
+        with pytest.raises(ObjectNotFound):
+            make_pointer(eve.connection(), int(pointer.id_at_location), False).get()
+    with pytest.raises(ObjectNotFound):  # the control: nothing is there
+        make_pointer(eve.connection(), 12345, False).get()
+    del salaries, hers, pointer
+    refused = [(one["user"], one["of"], one["error"]) for one in watched.lines("refuse")]
+    why = "not there for this caller"
+    assert refused == [("eve", ["#salaries"], why), ("eve", ["objects of ann"], why)]
+
+
+def test_names_of_users_are_never_cut(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is told of an operation on the owner's data and on ann's has both, however long the
+    tags are, and is found for ann."""
+    tags = [f"#{letter * 90}" for letter in "abcdefgh"]
+    held = [torch.ones(2).tag(tag, "#all") for tag in tags for _ in range(4)]
+    held += [torch.ones(2).tag(f"#number{n}", "#all") for n in range(30)]
+    watched.server.hold(*held)
+    ann, ben = watched.connect("ann"), watched.connect("ben")
+    hers = torch.ones(2).private_tensor(["ann", "ben"]).tag("#hers").send(ann, user="ann")
+    found = [*ben.search("#all"), *ben.search("#hers")]
+    assert len(found) == len(held) + 1
+    total = torch.stack(found).sum(0)
+    assert total.get().tolist() == [63, 63]
+    del found, total, hers
+    (line,) = [one for one in watched.lines("operations") if "torch.stack" in one["count"]]
+    assert line["of"][-1] == "objects of ann" and line["of"][-2] == "… (18 more)"
+    assert len(line["of"]) == 22 and all(len(one) < 240 for one in line["of"])
+    assert main(["log", str(watched.path), "--user", "ann", "--what", "operations"]) == 0
+    assert "1 torch.stack" in capsys.readouterr().out
+
+
+def test_what_callers_choose_forges_no_line(
+    watched: Watched, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    forged = "x\n2026-01-01T00:00:00.000Z  read  ben\x1b[2K\r\u202e"
+    ann = watched.connect("ann", "ann  read=1")
+    assert not ann.search(forged, "a  bytes=5", "a, b", "x" * 500, *(f"w{n}" for n in range(30)))
+    with caplog.at_level("INFO", "syft.worker"), RawCaller(watched.server.port) as raw:
+        token = watched.book.make("eve", time.time())
+        assert raw.greet(token=token, name="-")["kind"] == "welcome"
+        raw.say(kind="bye", reason=forged + "y" * 1000)
+        until = time.monotonic() + 20
+        while not (left := watched.lines("leave")) and time.monotonic() < until:
+            time.sleep(0.01)
+    (left,) = left
+    assert left["reason"].isprintable() and len(left["reason"]) < 300
+    (search,) = watched.lines("search")
+    assert len(search["words"]) == 21 and search["words"][-1] == "… (14 more)"
+    assert search["words"][3] == "x" * 200 + "… (300 more)"
+    assert main(["log", str(watched.path)]) == 0
+    shown = capsys.readouterr().out
+    rows = shown.splitlines()
+    assert len(rows) == len(watched.lines()) and shown.replace("\n", "").isprintable()
+    (row,) = [one for one in rows if "  search  " in one]
+    assert re.findall(r"  (\w+)=", re.sub(r'"(?:[^"\\]|\\.)*"', "", row)) == ["words", "bytes"]
+    assert '"a, b", ' in row and "\\u202e" in row
+    (row,) = [one for one in rows if "  leave  " in one]
+    assert '  "-"  ' in row, "who is called so is not nobody"
+    assert not any(
+        line.startswith("2026-01-01T") for one in caplog.messages for line in one.split("\n")
+    )
+
+
+def test_refused_addresses_of_one_network_are_one_line_a_second(watched: Watched) -> None:
+    visits = watched.server.reception.visits
+    for number in range(50):
+        visits.refused(f"2001:db8::{number:x}", "token")
+    visits.refused("2001:db8:0:1::1", "token")
+    hosts = [one["host"] for one in watched.lines("not let in")]
+    assert hosts == ["2001:db8::0", "2001:db8:0:1::1"]
+
+
 def test_two_workers_do_not_write_to_one_file(watched: Watched, hook: sy.TorchHook) -> None:
     with pytest.raises(FileRefused, match="another worker writes to it"):
         sy.WebsocketServerWorker(hook, port=0, id="eve", audit=watched.path)
@@ -225,6 +379,10 @@ def test_what_the_command_shows(
     whole = said("--verify")
     assert "lines, whole" in whole
     head = whole.split()[-1]
+    assert "Behind" not in whole
+    with watched.path.open("ab") as more:
+        more.write(b"torn")
+    assert "Behind the last line are 4 bytes of none" in said("--verify")
     assert "whole" in said("--verify", head) and "lines are gone" in said(
         "--verify", "0" * 63 + "1"
     )
