@@ -9,7 +9,7 @@ the gradient too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,6 +65,11 @@ class Access:
 
 READS: Final = Access()
 """The access of an operation that only reads."""
+
+
+def taking(ids: Sequence[int]) -> Access:
+    """The access of a request that takes objects out of the store, if there are any of these."""
+    return Access(writes=ids, reads_attributes=True, takes=ids)
 
 
 def attribute_of(key: Key) -> Key:

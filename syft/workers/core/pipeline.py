@@ -43,7 +43,7 @@ from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack
 from syft.serde.tensors.bundle import Bundle
 from syft.serde.tensors.strided import pack_usual
-from syft.workers.core.access import READS, Access
+from syft.workers.core.access import READS, Access, taking
 from syft.workers.core.findable import as_there
 from syft.workers.core.request_graphs import RequestGraphs
 from syft.workers.core.owners import Permit
@@ -61,7 +61,7 @@ from syft.workers.labels.memory_labels import full_guard_of
 from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire import messages
 from syft.workers.wire.messages import Done, Failure, Reply, Value
-from syft.workers.wire.references import expanded
+from syft.workers.wire.references import expanded, ids_at
 
 _NOT_ASKED = Guard(frozenset())
 HERE: Final = ""
@@ -385,15 +385,15 @@ class Declaration:
     first one of its results, which may be fewer.  ``plain`` are the numbers that are no ids.
 
     ``leaves`` says to whom values go; without, no reply has tensors.  ``to`` are the workers where
-    they go, if they do not go to the user who asks.  ``answers`` are the replies besides a
-    failure.  Without ``waits`` it looks at what is there now; with ``stays`` its caller
-    cannot withdraw it.  With ``walks`` it goes through every element of what it names, and is
-    refused where that names more of them than its caller may have an operation make.
+    they go, if they do not go to the user who asks.  ``answers`` are the replies besides a failure.
+    Without ``waits`` it looks at what is there now; with ``stays`` its caller cannot withdraw it.
+    With ``walks`` it goes through every element of what it names, and is refused where that is more
+    than its caller may have an operation make.
 
     ``alters`` says what callers are told to forget of objects, ``KINDS``, ``GRADIENTS`` or both;
     where that is kinds, it may also give the named other memory, which is counted anew.
-
-    ``operands`` says that its handler notes itself what it writes.
+    ``operands`` says that its handler notes itself what it writes.  ``refused`` undoes what
+    ``reading`` has noted, for a request that an error ends.
 
     ``action`` names in errors what it does to what is another's; without, it may be done to all
     that it names.  Functions stand for what follows from more than one field: ``reading`` returns
@@ -418,22 +418,13 @@ class Declaration:
     named: Callable[[Call], Iterable[int]] | None = None
     outs: Callable[[Call], Sequence[int]] | None = None
     access: Access | Callable[[Call], Access] = READS
+    refused: Callable[[Call, Exception], None] | None = None
     operands: bool = False
     alters: int | Callable[[Call], int] = 0
 
     def named_in(self, message: Any) -> Sequence[int]:
         """The ids of the objects that a message names, which has one field for them."""
         return ids_at(message, self.reads or self.sets or self.takes)
-
-
-def ids_at(message: Any, field: str) -> Sequence[int]:
-    """The ids in a field of a message; none without a field.
-
-    >>> ids_at(messages.Await(1, 5), "id"), ids_at(messages.Drop(1, (5, 7)), "ids")
-    ((5,), (5, 7))
-    """
-    found: Any = getattr(message, field) if field else ()
-    return (found,) if type(found) is int else found
 
 
 DECLARATIONS: dict[type[messages.Message], Declaration] = {}
@@ -483,14 +474,30 @@ def shortcut(kind: type[messages.Message]) -> Callable[[Handler], Handler]:
 
 def _steps(declared: Declaration, act: Act, dropping: bool) -> Handler:
     """The steps of one kind of message, with the first one if ``dropping``."""
-    reading, waits, makes = declared.reading, declared.waits, declared.makes
-    named, outs, access = _effects(declared)
-    answers: Sequence[type[messages.Message]] = (*declared.answers, Failure)
+    begun, refused = _later_steps(declared, act), declared.refused
 
     def steps(core: WorkerCore, message: Any, frame: Frame, peer: Peer) -> Any:
         if dropping and message.drop:
             core.forget(expanded(message.drop), peer)
         call = Call(core, as_there(core, message, peer), frame, peer)
+        try:
+            return begun(call)
+        except Exception as error:
+            if refused is not None:
+                refused(call, error)
+            raise
+
+    return steps
+
+
+def _later_steps(declared: Declaration, act: Act) -> Callable[[Call], Reply | Answer | None]:
+    """The steps of one kind of message from the second one on."""
+    reading, waits, makes = declared.reading, declared.waits, declared.makes
+    named, outs, access = _effects(declared)
+    answers: Sequence[type[messages.Message]] = (*declared.answers, Failure)
+
+    def begun(call: Call) -> Reply | Answer | None:
+        core = call.core
         if reading is not None:
             call.read = reading(call)
         if makes:
@@ -500,12 +507,12 @@ def _steps(declared: Declaration, act: Act, dropping: bool) -> Handler:
         if waits and core.dataflow.active:
             run = partial(_perform, answers, act, call)
             about = named(call), tuple(outs(call)), access(call)
-            return core.when_ready(message.seq, peer, run, *about)
+            return core.when_ready(call.message.seq, call.peer, run, *about)
         if makes:
-            core.check_keeps(outs(call), peer)
+            core.check_keeps(outs(call), call.peer)
         return _perform(answers, act, call, None)
 
-    return steps
+    return begun
 
 
 def _own(
@@ -591,8 +598,3 @@ def _access(declared: Declaration) -> Callable[[Call], Access]:
     if declared.sets:
         return lambda call: Access(sets=declared.named_in(call.message))
     return lambda call: fixed
-
-
-def taking(ids: Sequence[int]) -> Access:
-    """The access of a request that takes objects out of the store, if there are any of these."""
-    return Access(writes=ids, reads_attributes=True, takes=ids)

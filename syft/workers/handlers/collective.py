@@ -26,6 +26,7 @@ from syft.exceptions import (
     SyftError,
 )
 from syft.serde.errors import unpack_error
+from syft.serde.frame import encode_header
 from syft.serde.packer import Unpacker
 from syft.serde.registry import unpack_at
 from syft.workers.core.access import READS, Access
@@ -54,6 +55,7 @@ from syft.workers.handlers.executions import (
 from syft.workers.handlers.party_programs import (
     DECLARED,
     GUARDING,
+    LONGEST_CAUSE,
     PROGRAMS,
     Failed,
     HostedParty,
@@ -65,7 +67,7 @@ from syft.workers.handlers.telling_failures import Ended, failed_of, others_told
 from syft.workers.labels.cell import elements_guard_of, kind_of
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.wire.messages import Abort, Done, Exchange, Parked, Start
-from syft.workers.wire.references import REF, ids_in
+from syft.workers.wire.references import ids_in, referred
 
 MAX_ROUNDS = 2**20
 """The most letters from one party to another in an execution."""
@@ -84,6 +86,7 @@ MAX_ROUNDS = 2**20
         named=lambda call: call.read[2],
         outs=lambda call: (),
         access=lambda call: _order(call.core, call.message) if call.read[0] else READS,
+        refused=lambda call, error: _refused(call, error),
     ),
 )
 def start(call: Call, message: Start) -> Parked | None:
@@ -112,17 +115,13 @@ def _entered(
     Returns the ids of its inputs with it.
     """
     core = call.core
-    try:
-        _check_start(call, message, peer)
-        session = session_of(core, message.execution, peer)
-        if session.payer is not peer:
-            charge(core, session, peer)
-        core.store.charges.enter(peer.account, promises=len(message.outs))
-    except SyftError as error:
-        _give_up(core, message, peer, error)
-        raise
+    _check_start(call, message, peer)
+    session = session_of(core, message.execution, peer)
+    if session.payer is not peer:
+        charge(core, session, peer)
+    core.store.charges.enter(peer.account, promises=len(message.outs))
     session.begin(call)
-    session.forget_others(core)
+    session.forget_others()
     session.sharing += _sharing_of(core, message, peer)
     for out in message.outs:
         core.store.promise(out)
@@ -146,8 +145,14 @@ def _order(core: WorkerCore, message: Start) -> Access:
     return READS if message.program in PROGRAMS else Access(writes=ids_in(message.args[:1]))
 
 
-def _give_up(core: WorkerCore, message: Start, peer: Peer, error: SyftError) -> None:
-    """Tell the other parties that this worker's part is refused, unless it has begun before."""
+def _refused(call: Call, error: Exception) -> None:
+    """Tell the other parties that this worker's part is refused, unless it was begun before by
+    another start; what this one has noted is forgotten."""
+    core, message, peer = call.core, call.message, call.peer
+    session: PartExecution | None = core.sessions.get(message.execution)
+    if session is not None and session.call is call:
+        fail(core, message.execution, session, error, answer=False)
+        return
     if has_started(core, message.execution, peer):
         return
     failed = failed_of(core, None, message, error)
@@ -164,7 +169,7 @@ def _inputs_of(message: Start) -> set[int]:
     """
     if message.program in PROGRAMS:
         return ids_in(message.args)
-    return set().union(*(ids_in(arg) for arg in message.args if _refers(arg)))
+    return set().union(*(ids_in(arg) for arg in message.args if referred(arg) is not None))
 
 
 def _failed_before(core: WorkerCore, session: PartExecution) -> Failed | None:
@@ -210,6 +215,8 @@ def _check_start(call: Call, message: Start, peer: Peer) -> None:
     if message.program not in PROGRAMS and message.program not in GUARDING:
         raise MalformedMessage("$.program", "a known collective", str(message.program))
     _check_fresh(core, message, peer)
+    if len(set(message.outs)) != len(message.outs) or any(out <= 0 for out in message.outs):
+        raise MalformedMessage("$.outs", "ids of results, each once", "others")
     if message.program in PROGRAMS:  # as far as the inputs are here already
         _check_leaves(call, core.store.guard_of(_inputs_of(message), {}))
     for name in others_told(core, message):
@@ -280,15 +287,10 @@ def _own_arguments(call: Call) -> list[Any]:
     view = unpacker.worker
     values = []
     for index, arg in enumerate(call.message.args):
-        unpacker.worker = view if _refers(arg) else None
+        unpacker.worker = None if referred(arg) is None else view
         values.append(unpack_at(arg, unpacker, f".args[{index}]"))
     unpacker.finish()
     return values
-
-
-def _refers(arg: Any) -> bool:
-    """Whether an argument is a reference, and not a value that travels."""
-    return isinstance(arg, list | tuple) and arg[:1] in ([REF], (REF,))
 
 
 def _inputs_that_run(
@@ -336,8 +338,7 @@ def exchange(call: Call, message: Exchange) -> Done | None:
         raise
     if not _is_due(call, message):
         return None
-    if not 0 <= message.number < MAX_ROUNDS:
-        raise LimitExceeded("$.number", "max_rounds", MAX_ROUNDS, message.number)
+    check_number(message.number)
     about = message.users, message.shape_hidden, message.terms
     guard = received_guard(*about, core.limits, peer.identity)
     name = (message.rank, message.number)
@@ -353,7 +354,7 @@ def _is_due(call: Call, message: Exchange) -> bool:
     session: PartExecution | None = call.core.sessions.get(message.execution)
     try:
         if session is not None:
-            session.check_letter(call.peer, message.number)
+            session.check_letter(call.peer, message.number, message.rank)
     except InputRefused:
         if message.seq:
             raise
@@ -384,10 +385,7 @@ def abort(call: Call, message: Abort) -> None:
     """Fail this worker's part, or what needs another party of it, because that party failed: now,
     or when the part is started."""
     core, peer = call.core, call.peer
-    ended: Ended | None = core.ended.get(message.execution)
-    if ended is not None:
-        for sharing in ended.sharing if peer.place in ended.parties else ():
-            sharing.interrupt(message.execution, message.reason)
+    _interrupt_ended(core, message, peer)
     if has_ended(core, message.execution, peer):
         return
     session: PartExecution | None = core.sessions.get(message.execution)
@@ -399,26 +397,49 @@ def abort(call: Call, message: Abort) -> None:
         fail(core, message.execution, session, cancelled, tell=False)
     elif peer.place in session.parties:
         about = peer, peer.place[1], failed, message.numbers
-        session.will_not_come(core, message.execution, *about)
+        try:
+            session.will_not_come(core, message.execution, *about)
+        except LimitExceeded as error:
+            refuse(core, message.execution, error, peer)
+
+
+def _interrupt_ended(core: WorkerCore, message: Abort, peer: Peer) -> None:
+    """Interrupt what an execution has used that has ended here, and failed at a party."""
+    ended: Ended | None = core.ended.get(message.execution)
+    for sharing in ended.sharing if ended is not None and peer.place in ended.parties else ():
+        sharing.interrupt(message.execution, message.reason)
 
 
 def _note_early(core: WorkerCore, message: Abort, peer: Peer, failed: Failed) -> None:
-    """Note what has failed of an execution that has not started here."""
+    """Note what has failed of an execution that has not started here: letters that will not come
+    are kept, and charged for, as those that do."""
     if message.numbers is None:
         note_failure(core, message.execution, peer, failed)
-    for number in message.numbers or ():
-        letter = Letter((), error=failed)
+        return
+    letter = Letter((), error=failed)
+    for number in message.numbers:
+        session: PartExecution | None = core.sessions.get(message.execution)
+        if (message.execution, peer.place) in core.aborted:
+            return
+        check_number(number)
+        if session is not None:
+            session.mailbox.check(peer, number)
         keep(core, message.execution, (message.rank, number), letter, peer)
+
+
+def check_number(number: int) -> None:
+    """Raise :class:`~syft.exceptions.LimitExceeded` for a number that no letter has."""
+    if not 0 <= number < MAX_ROUNDS:
+        raise LimitExceeded("$.number", "max_rounds", MAX_ROUNDS, number)
 
 
 def _failed_in(call: Call, message: Abort) -> Failed:
     """What an abort tells; raises for an error that is none."""
+    reason = message.reason[:LONGEST_CAUSE]
     if message.error is None:
-        return Failed.of(
-            call.core, RemoteFailure("collective", message.reason), cause=message.reason
-        )
+        return Failed.of(call.core, RemoteFailure("collective", reason), cause=reason)
     unpack_error(message.error, Unpacker([], call.core.limits))
-    return Failed(message.error, message.reason)
+    return Failed(message.error, reason, size=len(encode_header(message.error)))
 
 
 def decline(core: WorkerCore, message: Start, peer: Peer) -> None:

@@ -12,9 +12,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
-
-import torch
+from typing import Any, Final, cast
 
 from syft.exceptions import (
     InputRefused,
@@ -25,7 +23,6 @@ from syft.exceptions import (
     SyftError,
     WorkerLost,
 )
-from syft.ops.nested import leaves
 from syft.workers.core.peer import Peer, Place, RisingNumbers, Session
 from syft.workers.core.pipeline import Call
 from syft.workers.core.sent_labels import terms_of, users_of
@@ -33,6 +30,7 @@ from syft.workers.core.shares import Overwritten, SharingSession, Turns
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.commands import counted
+from syft.workers.handlers.mailbox import Mailbox
 from syft.workers.handlers.party_programs import (
     DECLARED,
     GUARDING,
@@ -40,7 +38,6 @@ from syft.workers.handlers.party_programs import (
     QUIETLY,
     Failed,
     HostedParty,
-    KeptLetter,
     Letter,
     LetterName,
     PartyProgram,
@@ -53,15 +50,13 @@ from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.messages import Abort, Done, Exchange, Failure, Start
 
 MAX_SESSIONS = 4096
-"""The most executions a worker takes part in at once, including those not started here yet."""
-
-MAX_PARTY_MESSAGES = 4096
-"""The most letters of one execution that a worker keeps until its program waits for them."""
+"""The most executions not started here yet of which a worker keeps letters.  Of those that are,
+each caller may have as many as its limits say."""
 
 ACTION = "a collective operation"
 
-_LEAST_COST = 256
-"""Bytes that a letter counts for besides its tensors."""
+_LONGEST_ERROR: Final = 1 << 13
+"""Bytes of an error that is kept for an execution that may never start here."""
 
 
 @dataclass(slots=True)
@@ -70,9 +65,8 @@ class PartExecution:
 
     payer: Peer
     """Who is charged for it: its starter; before, somebody who has sent a letter."""
-    mailbox: dict[tuple[Place, int], KeptLetter] = field(default_factory=dict)
-    """The letters that were not read yet, by their senders and their numbers: whoever is no party
-    takes nobody's place."""
+    mailbox: Mailbox
+    """The letters that were not read yet."""
     call: Call | None = None
     """The request that started it, by which alone its letters are sent."""
     program: PartyProgram | None = None
@@ -113,23 +107,21 @@ class PartExecution:
         self.call = call
         self.parties = tuple((call.peer.place[0], name) for name in call.message.parties)
 
-    def check_letter(self, peer: Peer, number: int) -> None:
+    def check_letter(self, peer: Peer, number: int, rank: int) -> None:
         """Raise :class:`~syft.exceptions.MalformedMessage` for a letter that is not to be kept, and
         :class:`~syft.exceptions.InputRefused` where a program takes each once, in any order."""
         if self.party is not None and self.party.due:
-            self._check_due(peer, number)
+            self._check_due(peer, number, rank)
         if self.call is not None and peer.place not in self.parties:
             raise MalformedMessage("$", "a letter of a party", f"one of {peer.name}")
-        many = len(self.mailbox) >= MAX_PARTY_MESSAGES and (
-            sum(place == peer.place for place, _ in self.mailbox) >= MAX_PARTY_MESSAGES
-        )
-        if many or (peer.place, number) in self.mailbox:
-            raise MalformedMessage("$", "one letter of each number from each party", "another one")
+        self.mailbox.check(peer, number)
 
-    def _check_due(self, peer: Peer, number: int) -> None:
+    def _check_due(self, peer: Peer, number: int, said: int) -> None:
         party = cast(HostedParty, self.party)
-        rank = self.parties.index(peer.place) if peer.place in self.parties else -1
         worker, what = party.names[party.rank], f"letter {number} of {peer.said!r}"
+        if peer.place not in self.parties:
+            raise InputRefused(worker, what, "it takes none from there")
+        rank = self.parties.index(peer.place)
         if (peer.place, number) in self.mailbox or party.due.get((rank, number), False):
             raise InputRefused(worker, what, "it has come already")
         if rank in self.lost:
@@ -138,6 +130,8 @@ class PartExecution:
             places = [party.names[other] for other, known in party.due if known == number]
             why = f"it is to come from {places[0]!r}" if places else "it takes no such input"
             raise InputRefused(worker, what, why)
+        if said != rank:
+            raise InputRefused(worker, what, f"its sender has rank {rank}, and says {said}")
 
     def will_not_come(
         self,
@@ -148,7 +142,10 @@ class PartExecution:
         failed: Failed,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        """Note that a party has failed, or that some letters of it will not come."""
+        """Note that a party has failed, or that some letters of it will not come.
+
+        Raises :class:`~syft.exceptions.LimitExceeded` if ``peer``, who says so, has too much here.
+        """
         call = cast(Call, self.call)
         if call.message.program not in DECLARED:
             fail(core, execution, self, RemoteFailure("collective", failed.text), tell=False)
@@ -157,16 +154,14 @@ class PartExecution:
         if numbers is None:
             self.lost.setdefault(rank, failed)
         for number in numbers or ():
-            letter = (self.parties[rank], number)
             came = self.party is not None and self.party.due.get((rank, number), True)
-            if not came and letter not in self.mailbox and peer is not None:
-                self.mailbox[letter] = KeptLetter(peer, rank, Letter((), error=failed), 0)
+            if not came and peer is not None:
+                self.mailbox.put(peer, number, rank, Letter((), error=failed))
         collect(core, execution, self)
 
-    def forget_others(self, core: WorkerCore) -> None:
+    def forget_others(self) -> None:
         """Drop the letters of those who turn out to be no parties."""
-        for name in [name for name in self.mailbox if name[0] not in self.parties]:
-            _read(core, self, name)
+        self.mailbox.drop(lambda place, kept: place not in self.parties)
 
     def leave(
         self, core: WorkerCore, execution: int, gone: Container[Session], reason: str
@@ -180,16 +175,14 @@ class PartExecution:
             if self.payer.session in gone:
                 self.abandon(core, execution, reason)
             return
-        for name, kept in list(self.mailbox.items()):
-            if kept.sender.session in gone:
-                _read(core, self, name)
-                error = _failed(kept.sender.said, reason)
-                note_failure(core, execution, kept.sender, Failed.of(core, error))
-        others = [kept.sender for kept in self.mailbox.values()]
-        if not others:
+        for kept in self.mailbox.drop(lambda place, kept: kept.sender.session in gone):
+            error = _failed(kept.sender.said, reason)
+            note_failure(core, execution, kept.sender, Failed.of(core, error))
+        other = self.mailbox.any_sender()
+        if other is None:
             remove(core, execution)
         elif self.payer.session in gone:
-            charge(core, self, others[0])
+            charge(core, self, other)
 
     def lose(
         self, core: WorkerCore, execution: int, gone: Container[Session], error: WorkerLost
@@ -243,13 +236,16 @@ def serving(core: WorkerCore, peer: Peer | None) -> Iterator[None]:
 def has_started(core: WorkerCore, execution: int, peer: Peer) -> bool:
     """Whether this worker's part of an execution has been started by ``peer``, or has ended."""
     session = core.sessions.get(execution)
-    return has_ended(core, execution, peer) if session is None else session.call is not None
+    under_way = session is not None and session.call is not None
+    return under_way or has_ended(core, execution, peer)
 
 
 def has_ended(core: WorkerCore, execution: int, peer: Peer) -> bool:
-    """Whether an execution has ended here which the program of ``peer`` had started."""
-    numbers = core.past.get(peer.place[0] or core)
-    return execution not in core.sessions and numbers is not None and numbers.has(execution)
+    """Whether an execution has ended here which the program of ``peer`` had started: anybody may
+    have sent letters for one of its number since."""
+    session, numbers = core.sessions.get(execution), core.past.get(peer.place[0] or core)
+    under_way = session is not None and session.call is not None
+    return not under_way and numbers is not None and numbers.has(execution)
 
 
 def session_of(core: WorkerCore, execution: int, peer: Peer) -> PartExecution:
@@ -259,18 +255,23 @@ def session_of(core: WorkerCore, execution: int, peer: Peer) -> PartExecution:
     """
     session: PartExecution | None = core.sessions.get(execution)
     if session is None:
-        if len(core.sessions) >= MAX_SESSIONS:
-            _make_room(core)
+        _make_room(core)
         core.store.charges.enter(peer.account, executions=1)
-        session = core.sessions[execution] = PartExecution(peer)
+        session = PartExecution(peer, Mailbox(core.store.charges))
+        core.sessions[execution] = session
     return session
 
 
 def _make_room(core: WorkerCore) -> None:
-    """Remove an execution not started here: the oldest one of the peer that opened the most.
+    """Where there are too many executions not started here, remove the oldest one of the peer that
+    opened the most.
 
     Any peer can open executions that never start.  They must not block the executions of others.
     """
+    if len(core.sessions) < MAX_SESSIONS:
+        return
+    if sum(one.call is None for one in core.sessions.values()) < MAX_SESSIONS:
+        return
 
     def waits(execution: int) -> bool:
         session: PartExecution | None = core.sessions.get(execution)
@@ -279,9 +280,10 @@ def _make_room(core: WorkerCore) -> None:
     def payers() -> dict[int, str]:
         return {key: one.payer.name for key, one in core.sessions.items() if one.call is None}
 
-    oldest = core.waiting_to_go.next(payers, waits)
-    if oldest is None:
-        raise LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, len(core.sessions) + 1)
+    oldest = cast(int, core.waiting_to_go.next(payers, waits))
+    error = LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, MAX_SESSIONS + 1)
+    for kept in core.sessions[oldest].mailbox.drop(lambda place, kept: True):
+        note_failure(core, oldest, kept.sender, Failed.of(core, error))
     remove(core, oldest)
 
 
@@ -291,12 +293,19 @@ def note_failure(core: WorkerCore, execution: int, peer: Peer, error: Failed) ->
     Of too many, the oldest one goes of whoever sent the most.
     """
     early = core.aborted
-    early[execution, peer.place] = error
+    early[execution, peer.place] = _shortened(core, error)
     if len(early) > MAX_SESSIONS:
         oldest = core.failures_to_go.next(
             lambda: {key: key[1] for key in early}, early.__contains__
         )
         del early[cast(tuple[int, Place], oldest)]
+
+
+def _shortened(core: WorkerCore, failed: Failed) -> Failed:
+    """A failure that is kept without a charge: of a long error its text alone."""
+    if failed.size <= _LONGEST_ERROR:
+        return failed
+    return Failed.of(core, RemoteFailure("collective", failed.text), cause=failed.text)
 
 
 def remove(core: WorkerCore, execution: int) -> PartExecution | None:
@@ -307,8 +316,7 @@ def remove(core: WorkerCore, execution: int) -> PartExecution | None:
         charges.leave(session.payer.account, executions=1)
         if (call := session.call) is not None:
             charges.leave(call.peer.account, promises=len(call.message.outs))
-        for name in list(session.mailbox):
-            _read(core, session, name)
+        session.mailbox.drop(lambda place, kept: True)
     return session
 
 
@@ -335,18 +343,11 @@ def keep(
     """
     try:
         session = session_of(core, execution, peer)
-        cost = _LEAST_COST + sum(
-            value.untyped_storage().nbytes()
-            for value in leaves(letter.values)
-            if isinstance(value, torch.Tensor) and value.layout is torch.strided
-        )
-        core.store.charges.enter(peer.account, letters=cost)
+        session.mailbox.put(peer, name[1], name[0], letter)
     except LimitExceeded as error:
         refuse(core, execution, error, peer)
         core.post(peer.said, Abort(execution, -1, cause_of(core, None, error)))
         return None
-    rank, number = name
-    session.mailbox[peer.place, number] = KeptLetter(peer, rank, letter, cost)
     return session
 
 
@@ -365,23 +366,14 @@ def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> No
         return
     note_failure(core, execution, peer, failed_of(core, None, None, error))
     if session is not None:
-        for name in [name for name in session.mailbox if name[0] == peer.place]:
-            _read(core, session, name)
+        session.mailbox.drop(lambda place, kept: place == peer.place)
         if not session.mailbox:
             remove(core, execution)
 
 
-def _read(core: WorkerCore, session: PartExecution, name: tuple[Place, int]) -> KeptLetter:
-    """Take a letter out of the mailbox."""
-    kept = session.mailbox.pop(name)
-    core.store.charges.leave(kept.sender.account, letters=kept.cost)
-    return kept
-
-
 def waiting_bytes(core: WorkerCore, sender: Place) -> int:
     """The bytes of letters from a worker that wait to be read."""
-    kept = (one for session in core.sessions.values() for one in session.mailbox.values())
-    return sum(one.cost for one in kept if one.sender.place == sender)
+    return sum(session.mailbox.bytes_of(sender) for session in core.sessions.values())
 
 
 def collect(core: WorkerCore, execution: int, session: PartExecution) -> None:
@@ -417,9 +409,13 @@ def _collected(core: WorkerCore, session: PartExecution) -> Received:
         if (session.parties[rank], number) not in session.mailbox:
             received[rank, number] = Letter((), error=session.lost[rank])
             continue
-        kept = _read(core, session, (session.parties[rank], number))
+        kept = session.mailbox.take((session.parties[rank], number))
         if kept.rank != rank:
-            raise MalformedMessage("$.rank", f"{rank}, as {kept.sender.said} has", str(kept.rank))
+            wrong = MalformedMessage("$.rank", f"{rank}, as {kept.sender.said} has", str(kept.rank))
+            if not session.any:
+                raise wrong
+            received[rank, number] = Letter((), error=Failed.of(core, wrong))
+            continue
         received[rank, number] = kept.letter
         if kept.letter.guard is not None:
             session.guard = kept.letter.guard.meet(session.guard or kept.letter.guard)
@@ -571,12 +567,14 @@ def fail(
     session: PartExecution,
     error: Exception | Failed,
     tell: bool = True,
+    answer: bool = True,
 ) -> None:
     """End an execution with a failure, and mark its results as gone.
 
-    The peer that started this part gets the error.  ``tell`` notifies the other parties of the
-    cause; one that is lost comes last, since to dial it takes seconds, in which what waits for its
-    turn here would wait too.  The sessions of shared tensors that it used are interrupted, or end.
+    The peer that started this part gets the error as an ``answer``.  ``tell`` notifies the other
+    parties of the cause; one that is lost comes last, since to dial it takes seconds, in which what
+    waits for its turn here would wait too.  The sessions of shared tensors that it used are
+    interrupted, or end.
     """
     call = session.call
     failed = error if isinstance(error, Failed) else _stopped(core, session, error)
@@ -586,7 +584,8 @@ def fail(
         return
     message: Start = call.message
     outs = session.outs
-    core.answer(call.peer, Failure(message.seq, failed.error))
+    if answer:
+        core.answer(call.peer, Failure(message.seq, failed.error))
     lost = {error.name} if isinstance(error, WorkerLost) else set()
     if tell:
         tell_others(core, message, failed, set(message.parties) - lost)

@@ -18,10 +18,10 @@ from syft.serde.packer import Packer
 from syft.serde.registry import pack, unpack_at
 from syft.serde.tensors.strided import unpack_usual
 from syft.torch_private import as_leaf, is_kept_by_torch
-from syft.workers.core.access import Access
+from syft.workers.core.access import Access, taking
 from syft.workers.core.findable import copies_first, may_find
 from syft.workers.core.peer import EVERYTHING, Peer
-from syft.workers.core.pipeline import Call, Declaration, handles, shortcut, taking
+from syft.workers.core.pipeline import Call, Declaration, handles, shortcut
 from syft.workers.core.sent_labels import bound_of, guard_fields, note_terms, received_guard
 from syft.workers.core.shares import Confined
 from syft.workers.core.state_machine import Answer, WorkerCore

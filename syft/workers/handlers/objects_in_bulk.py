@@ -11,8 +11,9 @@ from syft.exceptions import MalformedMessage
 from syft.ops.nested import EXACT_TENSOR_TYPES
 from syft.serde.registry import unpack_at
 from syft.serde.tensors.bundle import Bundle
+from syft.workers.core.access import taking
 from syft.workers.core.peer import EVERYTHING
-from syft.workers.core.pipeline import Call, Declaration, handles, taking
+from syft.workers.core.pipeline import Call, Declaration, handles
 from syft.workers.core.sent_labels import note_terms, received_guard
 from syft.workers.core.state_machine import Answer, WorkerCore
 from syft.workers.handlers.gradient_return import note_fetched

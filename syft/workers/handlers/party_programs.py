@@ -35,7 +35,6 @@ from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import KEY_BYTES, ZeroShares, fresh_key
 from syft.exceptions import HookError, MalformedMessage, UnsupportedOperation
 from syft.workers.core.access import Access
-from syft.workers.core.peer import Peer
 from syft.workers.core.pipeline import Call
 from syft.workers.core.shares import SharingSession, Turns
 from syft.workers.core.state_machine import WorkerCore
@@ -58,6 +57,8 @@ class Failed:
     text: str
     found: Exception | None = None
     """What it was, if it was found at this worker, so that the other parties were not told."""
+    size: int = 0
+    """The bytes of the error, if another worker sent it."""
 
     @classmethod
     def of(
@@ -83,19 +84,6 @@ class Letter:
     """Whether nobody else has the memory of the values."""
     error: Failed | None = None
     """Why it will never come: then it stands for the letter, and has no values."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptLetter:
-    """A letter that has arrived, who sent it, and what it counts for until it is read.
-
-    ``rank`` is the place that the sender says it has.
-    """
-
-    sender: Peer
-    rank: int
-    letter: Letter
-    cost: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ waits until those before it have ended.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from syft.codes import CollectiveCode
-from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError
+from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError, SyftError
 from syft.ops.nested import NUMBER_OR_NONE_TYPES
 from syft.workers.core.access import READS, Access
 from syft.workers.core.sent_labels import terms_of, users_of
@@ -47,7 +48,7 @@ from syft.workers.labels.cell import elsewhere, unsealed
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
 from syft.workers.wire.messages import Abort, Exchange, Start
-from syft.workers.wire.references import REF, ids_in
+from syft.workers.wire.references import ids_in, referred
 
 FROM_USERS: Final = 1 << 19
 """A letter with what a user gives has the place of that input as its number, from here on."""
@@ -79,8 +80,7 @@ def _access(core: WorkerCore, message: Start) -> Access:
     role = stored.role
     inputs: list[int | None] = [None] * role.program.inputs
     for place, arg in zip(role.user_inputs, message.args[1:]):
-        if isinstance(arg, list | tuple) and arg[:1] in ([REF], (REF,)):
-            inputs[place] = arg[1]
+        inputs[place] = referred(arg)
     return stored.effects.access(inputs, ids_in(message.args[:1]))
 
 
@@ -362,7 +362,8 @@ class _RoleRun:
         if output.to is not None:
             about = lost.text, (output.number,), lost.error
             lines = Abort(self.party.execution, self.party.rank, *about)
-            self.core.post(self.party.names[output.to], lines)
+            with contextlib.suppress(SyftError):  # whoever cannot be reached
+                self.core.post(self.party.names[output.to], lines)
             return
         out = self.call.message.outs[output.number]
         self.party.kept.add(out)

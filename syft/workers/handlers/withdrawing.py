@@ -19,7 +19,7 @@ from syft.exceptions import MalformedMessage
 from syft.serde.frame import Frame
 from syft.workers.core.accepted_results import MOST_MARKED, accepted_results
 from syft.workers.core.peer import Peer
-from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles, ids_at
+from syft.workers.core.pipeline import DECLARATIONS, Call, Declaration, handles
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.core.store import TAKEN_BACK
 from syft.workers.handlers.collective import decline
@@ -36,7 +36,7 @@ from syft.workers.wire.messages import (
     Start,
     encode,
 )
-from syft.workers.wire.references import expanded
+from syft.workers.wire.references import expanded, ids_at
 
 _IDS: Final = 2**63
 """How many ids there are."""

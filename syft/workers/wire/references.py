@@ -80,6 +80,29 @@ def ids_in(operand: Any) -> set[int]:
     return found
 
 
+def ids_at(message: Any, field: str) -> Sequence[int]:
+    """The ids in a field of a message; none without a field.
+
+    >>> from syft.workers.wire import messages
+    >>> ids_at(messages.Await(1, 5), "id"), ids_at(messages.Drop(1, (5, 7)), "ids")
+    ((5,), (5, 7))
+    """
+    found: Any = getattr(message, field) if field else ()
+    return (found,) if type(found) is int else found
+
+
+def referred(operand: Any) -> int | None:
+    """The id of an operand that is a reference as a whole; None for any other.
+
+    >>> referred((0, 5)), referred([0, 9, 1]), referred([0]), referred(((0, 5),))
+    (5, 9, None, None)
+    """
+    if not isinstance(operand, (list, tuple)) or not 2 <= len(operand) <= 3:
+        return None
+    code, id = operand[:2]
+    return id if type(code) is int and code == REF and type(id) is int else None
+
+
 def _named_by(operand: Sequence[Any]) -> Iterable[int]:
     """The ids in an operand that begins like a reference, or like a list of them."""
     if operand[0] == REF and len(operand) > 3:
