@@ -19,10 +19,13 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from syft.exceptions import CannotRecord
+from syft.program.program import Program, Slot, slots_in
 from syft.program.recording.environment.snapshot import storage_of
 
 Result = TypeVar("Result")
 _Place = tuple[dict[str, Any], str]
+_OWN_USES = 2
+"""A buffer that is assigned is copied at the beginning, and written to at the end."""
 
 
 class FoundAssigned(BaseException):
@@ -79,7 +82,8 @@ class AssignedBuffers:
             return result
         finally:
             for table, was in before:
-                table.update({key: each for key, each in was.items() if _is_tensor(each)})
+                table.clear()
+                table.update(was)
 
     def until_known(self, record: Callable[[], Result]) -> Result:
         """Call a function that runs the other, until none of its runs finds a further buffer.
@@ -91,7 +95,43 @@ class AssignedBuffers:
             with contextlib.suppress(FoundAssigned):
                 return record()
 
+    def check_unshared(
+        self, program: Program, state: Sequence[torch.Tensor], constants: Sequence[torch.Tensor]
+    ) -> None:
+        """Raise if the function has an assigned buffer also from elsewhere: that is another tensor
+        once the buffer was assigned, and would be written to.
+
+        ``state`` are the tensors of the state of what was recorded, and ``constants`` the others
+        that it found outside.
+
+        >>> AssignedBuffers([], "train.py:9").check_unshared(Program(0, (), ()), [], [])
+        """
+        for table, key in self._assigned:
+            buffer = table[key]
+            others = [each for each in (*state, *constants) if each is not buffer]
+            found = storage_of(buffer) in map(storage_of, _tensors(others))
+            for at, each in enumerate(state, program.inputs):
+                found |= each is buffer and _uses(program, at) > _OWN_USES
+            if found:
+                raise CannotRecord(
+                    f"the buffer {key!r} assigned anew, which the function has from elsewhere too",
+                    self._line,
+                    "a call writes to the buffer that is there; let the function have its clone()",
+                )
+
+    def _check_there(self, before: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+        """Raise for a tensor where no buffer was."""
+        for table, was in before:
+            for key, now in table.items():
+                if _is_tensor(now) and not _is_tensor(was.get(key)):
+                    raise CannotRecord(
+                        f"the buffer {key!r} assigned where there was none",
+                        self._line,
+                        "the next call could not go on with it; have a tensor there before",
+                    )
+
     def _find_others(self, before: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+        self._check_there(before)
         known = {(id(table), key) for table, key in self._assigned}
         others = [
             (table, key)
@@ -132,6 +172,12 @@ class AssignedBuffers:
             self._line,
             f"the next call could not go on with it; assign one {instead}",
         )
+
+
+def _uses(program: Program, slot: int) -> int:
+    """How many actions a slot is given to."""
+    actions = ((each.args, each.kwargs) for each in program.actions)
+    return sum(Slot(slot) in slots_in(operands) for operands in actions)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -325,6 +325,7 @@ def _recorded(
         recording = buffers.until_known(
             lambda: record(function, [*inputs, *numbers], state, check, len(numbers))
         )
+    buffers.check_unshared(recording.program, [*state, *recording.captured], recording.constants)
     lines = _first_reads(recording.program)
     owners = [(id(each.group), each.key) for each in prepared.options for _ in each.kinds]
     places = range(count, count + len(numbers))

@@ -134,3 +134,71 @@ def test_what_no_write_gives_is_refused(forward: Forward) -> None:
     with pytest.raises(CannotRecord, match=REFUSED[forward]):
         sy.func2plan()(model).build(XS[0])
     assert model.h is buffer and buffer.tolist() == [0, 0, 0]
+
+
+class Cache(nn.Module):
+    """A buffer that is there once it was computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.scale is None:
+            self.scale = x.mean()
+        return x * self.scale
+
+
+def registering(model: Any, x: torch.Tensor) -> Any:
+    model.register_buffer("mean", x.mean(0))
+    return x + model.mean
+
+
+def failing(model: Any, x: torch.Tensor) -> Any:
+    model.register_buffer("mean", x.mean(0))
+    model.h = None
+    raise ValueError("it is late")
+
+
+def test_a_buffer_where_there_was_none_is_refused() -> None:
+    """The first call would have used what was there when the plan was built."""
+    model = Cache()
+    with pytest.raises(CannotRecord, match="the buffer 'scale' assigned where there was none"):
+        sy.func2plan()(model).build(XS[0])
+    assert model.scale is None
+    other = Model(registering)
+    with pytest.raises(CannotRecord, match="the buffer 'mean' assigned where there was none"):
+        sy.func2plan()(other).build(XS[0])
+    assert list(other._buffers) == ["h", "g"]
+    model.scale = torch.tensor(2.0)
+    assert torch.equal(sy.func2plan()(model)(XS[0]), XS[0] * 2)
+
+
+def test_buffers_are_what_they_were_after_a_failure() -> None:
+    model = Model(failing)
+    before = dict(model._buffers)
+    with pytest.raises(ValueError, match="it is late"):
+        sy.func2plan()(model).build(XS[0])
+    assert list(model._buffers) == list(before)
+    assert all(model._buffers[key] is before[key] for key in before)
+
+
+@pytest.mark.parametrize("part", [lambda h: h, lambda h: h[:2], lambda h: h.detach()])
+def test_an_old_buffer_that_the_function_has_from_elsewhere_is_refused(
+    part: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """Plain torch leaves the old tensor as it was, and a plan writes to it."""
+
+    def forward(model: Any, x: torch.Tensor) -> Any:
+        model.h = model.h + x.mean(0)
+        return x + held.sum()
+
+    model = Model(forward)
+    held = part(model.h)
+    with pytest.raises(CannotRecord, match="'h' assigned anew, which the function has from else"):
+        sy.func2plan()(model).build(XS[0])
+    held = part(model.h).clone()
+    plain = copy.deepcopy(model)
+    plan = sy.func2plan()(model)
+    for x in XS:
+        torch.testing.assert_close(plan(x), plain(x))
