@@ -24,6 +24,8 @@ from syft.federated.federated_dataset import FederatedDataLoader as FederatedDat
 from syft.federated.federated_dataset import dataset_federate as dataset_federate
 from syft.federated.partition import Partition as Partition
 from syft.federated.private_grid import PrivateGridNetwork as PrivateGridNetwork
+from syft.federated.rules import ClippedMean as ClippedMean
+from syft.federated.rules import TrimmedMean as TrimmedMean
 from syft.federated.sandbox import create_sandbox as create_sandbox
 from syft.federated import fitting as _fitting  # workers train by it
 from syft.federated.train_config import TrainConfig as TrainConfig

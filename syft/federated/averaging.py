@@ -3,22 +3,15 @@
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017.
 Two ways that reveal the mean alone are at hand here, because a single update tells about the data
 it was trained on: masks that cancel in the sum, and additive shares.
-
-What a client's update is made of: a table of tensors by name, whatever holds them.
-
-A module, a state_dict, a list of tensors and a single tensor are averaged alike.  Each is read as
-such a table, and from the averaged table another one of the same kind is made.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import torch
-from torch import nn
 
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import (
@@ -28,11 +21,28 @@ from syft.exceptions import (
     UnsupportedOperation,
     UnusableSetting,
 )
-from syft.federated.running_mean import RunningMean, narrowed
+from syft.federated.rules import (
+    ClippedMean,
+    NamedRule,
+    Rule,
+    clipped,
+    flat_center,
+    has_distance,
+    rule_of,
+    unmoved,
+)
+from syft.federated.updates import (
+    Table,
+    Tensor,
+    alike,
+    as_before,
+    listed_updates,
+    made_like,
+    reals,
+    table_of,
+)
 from syft.hooks import bulk
-from syft.hooks.module_methods import tensors_of
 from syft.hooks.whole_modules import one_message_each
-from syft.ops.nested import leaves
 from syft.status_line import counted
 from syft.tensors.collective_call import sum_private
 from syft.tensors.fixed.fixed_link import decoded, is_fixed
@@ -44,12 +54,14 @@ _FRACTION: Final = 24
 _LIMIT: Final = 2.0 ** (63 - _FRACTION)
 """What a sum must stay below in those units."""
 
-# A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
-Tensor = Any
-Table = dict[Any, Tensor]
+_OF_NUMBERS: Final = EncodingError, RemoteFailure, UnsupportedOperation
+"""What workers raise of numbers that have no place in a sum."""
 
 Weighed = tuple[Table, float, str]
 """An update, its part of the mean, and what errors call it."""
+
+Clip = tuple[float, Tensor]
+"""How far a vector may be from another one."""
 
 
 def federated_average(
@@ -61,6 +73,7 @@ def federated_average(
     crypto_provider: Any = None,
     user: str | None = None,
     allow_dealing_party: bool = False,
+    rule: Rule | NamedRule = "mean",
 ) -> Any:
     """The weighted mean of modules, state_dicts, lists of tensors, or tensors.
 
@@ -78,6 +91,10 @@ def federated_average(
     ``x.share``.  Either way numbers are rounded to
     multiples of 2^-24, once for each worker.  The mean itself tells what it tells: of two updates,
     each client can work out the other.
+
+    ``rule`` says how updates become one, where some of them may be bad: ``"median"``,
+    :class:`syft.TrimmedMean` or :class:`syft.ClippedMean`.  The first two compare updates, so they
+    are not secure, and take no weights: a bad client would choose a large one.
 
     Raises :class:`~syft.exceptions.UnusableSetting` for no updates; updates in fixed precision or
     of shares; updates that differ in names, shapes or dtypes; containers and arrays in updates,
@@ -98,27 +115,21 @@ def federated_average(
     >>> sy.federated_average(updates, secure=True)
     tensor([0.5000, 0.5000])
     """
+    rule = rule_of(rule)
+    secure = secure or workers is not None or crypto_provider is not None
     names, several = listed_updates(updates)
+    if weights is not None and not rule.weighs:
+        raise UnusableSetting("weights", f"none: {rule} counts all the same", "some")
     shares = _shares_of(weights, updates, len(several))
-    tables = [table_of(update) for update in several]
-    for name, table in zip(names, tables, strict=True):
-        _refuse_encoded(name, table)
-    if workers is not None or crypto_provider is not None:
-        secure = True
-    labels = [_label(name, table) for name, table in zip(names, tables, strict=True)]
-    if not secure:
-        tables = _fetched(tables, user)
-    tables = alike(names, tables)
+    tables, labels = _checked_tables(names, several)
+    tables = alike(names, tables if secure else _fetched(tables, user))
     weighed = [update for update in zip(tables, shares, labels, strict=True) if update[1]]
     if secure:
-        dealing = {
-            "crypto_provider": crypto_provider,
-            "allow_dealing_party": allow_dealing_party,
-        }
-        mean = _secure_mean(weighed, workers, dealing, user)
+        dealing = {"crypto_provider": crypto_provider, "allow_dealing_party": allow_dealing_party}
+        mean = _secure_by_rule(rule, weighed, workers, dealing, user)
     else:
-        mean = _mean(weighed)
-    return made_like(several[0], mean)
+        mean = _by_rule(rule, weighed)
+    return made_like(several[0], {key: mean[key] for key in tables[0]})
 
 
 federated_avg = federated_average
@@ -157,6 +168,14 @@ def _label(name: str, table: Table) -> str:
     return f"{name} at {where}" if where else name
 
 
+def _checked_tables(names: Sequence[str], several: Sequence[Any]) -> tuple[list[Table], list[str]]:
+    """The tables of updates, of which none is encoded, and what errors call each."""
+    tables = [table_of(update) for update in several]
+    for name, table in zip(names, tables, strict=True):
+        _refuse_encoded(name, table)
+    return tables, [_label(name, table) for name, table in zip(names, tables, strict=True)]
+
+
 def _refuse_encoded(name: str, table: Table) -> None:
     """Raise for tensors here in fixed precision or of shares: nothing of them can be fetched."""
     for key, tensor in table.items():
@@ -179,9 +198,11 @@ def _fetched(tables: list[Table], user: str | None) -> list[Table]:
     ]
 
 
-def _mean(weighed: Sequence[Weighed]) -> Table:
-    """The mean of tables of this process."""
-    mean = RunningMean(1)
+def _by_rule(rule: Rule, weighed: Sequence[Weighed]) -> Table:
+    """What becomes of tables of this process."""
+    if isinstance(rule, ClippedMean):
+        rule.checked(weighed[0][0])
+    mean = rule.begin(1)
     for table, share, label in counted(weighed, "federated_average", len(weighed)):
         mean.add(table, share, label)
     return mean.values()
@@ -190,15 +211,38 @@ def _mean(weighed: Sequence[Weighed]) -> Table:
 # ------------------------------------------------------------------------- nobody sees one of them
 
 
-def _secure_mean(
+def _secure_by_rule(
+    rule: Rule,
     weighed: list[Weighed],
     workers: Sequence[Any] | None,
     dealing: Mapping[str, Any],
     user: str | None,
 ) -> Table:
+    """The mean of tables of which none is fetched; each worker clips its own."""
+    if not rule.weighs:
+        raise UnusableSetting("rule", "the mean or sy.ClippedMean, to be secure", repr(rule))
+    if not isinstance(rule, ClippedMean):
+        return _secure_mean(weighed, workers, dealing, user, None)
+    first = weighed[0][0]
+    names = [key for key, x in first.items() if has_distance(x)]
+    fixed = {key: unmoved(rule.center(), key) for key in first.keys() - set(names)}
+    if not names:
+        return fixed
+    moving = [({key: table[key] for key in names}, *rest) for table, *rest in weighed]
+    clip = rule.norm, flat_center(rule.checked(first), names)
+    return {**_secure_mean(cast(list[Weighed], moving), workers, dealing, user, clip), **fixed}
+
+
+def _secure_mean(
+    weighed: list[Weighed],
+    workers: Sequence[Any] | None,
+    dealing: Mapping[str, Any],
+    user: str | None,
+    clip: Clip | None,
+) -> Table:
     """The mean of tables of which none is fetched."""
     places = _by_place(weighed, workers is None)
-    parts = [_weighed(several, _LIMIT / len(places) - 1) for several in places]
+    parts = [_weighed(several, _LIMIT / len(places) - 1, clip) for several in places]
     first = weighed[0][0]
     sizes = [x.numel() * (1 + x.dtype.is_complex) for x in first.values()]
     try:
@@ -207,8 +251,10 @@ def _secure_mean(
             total = sums[0].get(user=user)
         else:
             total = _sum_of_shares(parts, workers, dealing, user)
-    except (EncodingError, RemoteFailure, UnsupportedOperation) as error:
+    except SyftError as error:
         _settle(parts, error)
+        if not isinstance(error, _OF_NUMBERS):
+            raise
         names = [" and ".join(label for _, _, label in several) for several in places]
         found = _faults(parts, dict(zip(first, sizes, strict=True)), names, user)
         if not found:
@@ -216,7 +262,7 @@ def _secure_mean(
         wanted = f"finite, times their weights under 2^39 / {len(places)} places, to be secure"
         raise UnusableSetting("updates", wanted, f"others in {found}") from error
     pieces = zip(first.items(), total.split(sizes), strict=True)
-    return {key: _as_before(piece, tensor) for (key, tensor), piece in pieces}
+    return {key: as_before(piece, tensor) for (key, tensor), piece in pieces}
 
 
 def _by_place(weighed: list[Weighed], elsewhere: bool) -> list[list[Weighed]]:
@@ -240,7 +286,7 @@ def _place_of(table: Table) -> Any:
     return found[0]
 
 
-def _weighed(several: Sequence[Weighed], most: float) -> Tensor:
+def _weighed(several: Sequence[Weighed], most: float, clip: Clip | None) -> Tensor:
     """What one worker adds to the mean, as one vector of float64; one message makes it.
 
     Numbers from ``most`` on are infinite in it, which every grid refuses: the sum of all workers
@@ -248,26 +294,24 @@ def _weighed(several: Sequence[Weighed], most: float) -> Tensor:
     """
     away = [x for table, _, _ in several for x in table.values() if type(x) is Wrapper]
     with one_message_each(away):
-        vectors = [
-            torch.cat([_reals(x).double().flatten() for x in table.values()]) * share
-            for table, share, _ in several
-        ]
+        flat = _flat_updates(several, clip)
+        vectors = [vector * share for vector, (_, share, _) in zip(flat, several, strict=True)]
         total = vectors[0]
         for vector in vectors[1:]:
             total = total + vector
         return total / (total.abs() < most)
 
 
-def _reals(x: Tensor) -> Tensor:
-    """The numbers of a tensor, and of a complex one their two parts."""
-    return torch.view_as_real(x.detach().resolve_conj()) if x.dtype.is_complex else x.detach()
-
-
-def _as_before(piece: torch.Tensor, tensor: Tensor) -> torch.Tensor:
-    """Averaged numbers in the shape and dtype of an update's tensor."""
-    if tensor.dtype.is_complex:
-        piece = torch.complex(piece[::2].contiguous(), piece[1::2].contiguous())
-    return narrowed(piece.view(tensor.shape), tensor.dtype)
+def _flat_updates(several: Sequence[Weighed], clip: Clip | None) -> list[Tensor]:
+    """The updates of one worker as vectors where they are, clipped there."""
+    flat = [torch.cat([reals(x).double().flatten() for x in t.values()]) for t, _, _ in several]
+    if clip is None:
+        return flat
+    norm, center = clip
+    place = _place_of(several[0][0])
+    if place is not None and isinstance(center, torch.Tensor):
+        center = cast(Tensor, center).send(place)
+    return [clipped(vector, center, norm) for vector in flat]
 
 
 def _sum_of_shares(
@@ -314,135 +358,3 @@ def _unfit(part: Tensor, sizes: Mapping[str, int]) -> Table:
     """Which tensors have numbers without a place in the sum, as flags where the vector is."""
     pieces = zip(sizes, part.split([*sizes.values()]), strict=True)
     return {key: ~piece.isfinite().all() for key, piece in pieces}
-
-
-def listed_updates(updates: Any) -> tuple[list[str], list[Any]]:
-    """The updates one by one, with what they are called in errors: a mapping's keys, or numbers.
-
-    Raises :class:`~syft.exceptions.UnusableSetting` for no updates, and for what is one itself.
-
-    >>> listed_updates({"bob": [torch.ones(1)], "alice": [torch.ones(1)]})[0]
-    ['bob', 'alice']
-    """
-    single = isinstance(updates, nn.Module | torch.Tensor)
-    if isinstance(updates, Mapping):
-        names, several = [str(name) for name in updates], list(updates.values())
-        single = any(isinstance(value, torch.Tensor) for value in several)
-    elif not single:
-        several = list(updates)
-        names = [str(number) for number in range(len(several))]
-    if single:
-        raise UnusableSetting("updates", "a list of updates", f"one {type(updates).__name__}")
-    if not several:
-        raise UnusableSetting("updates", "one or more", "none")
-    return names, several
-
-
-def table_of(update: Any) -> Table:
-    """The tensors of an update by name: parameters and persistent buffers, if it is a module.
-
-    Raises :class:`~syft.exceptions.UnusableSetting` for a mapping or a list of other things: what
-    is nested in it, or an array, would not be averaged.
-
-    >>> list(table_of(torch.nn.Linear(2, 1))), list(table_of([torch.ones(1)]))
-    (['weight', 'bias'], ['0'])
-    """
-    if isinstance(update, torch.Tensor):
-        return {"": update}
-    if isinstance(update, nn.Module):
-        return _tensors_in(update.state_dict(keep_vars=True))
-    is_mapping = isinstance(update, Mapping)
-    items = dict(update) if is_mapping else {str(key): one for key, one in enumerate(update)}
-    table = _tensors_in(items)
-    _check_whole(items, table, is_mapping)
-    return table
-
-
-def _check_whole(items: Mapping[Any, Any], table: Table, may_have_others: bool) -> None:
-    """Raise if a mapping or a list of updates has tensors that its table lacks, or none."""
-    for key in (key for key in items if key not in table):
-        if not (may_have_others and table) or _tensors_in(dict(enumerate(leaves(items[key])))):
-            got = f"{key!r} of {type(items[key]).__name__}"
-            raise UnusableSetting("updates", "modules, or tables or lists of tensors", got)
-
-
-def _tensors_in(items: Mapping[Any, Any]) -> Table:
-    return {key: value for key, value in items.items() if isinstance(value, torch.Tensor)}
-
-
-def alike(names: Sequence[str], tables: Sequence[Table]) -> list[Table]:
-    """The tables in the order of the first.
-
-    Raises :class:`~syft.exceptions.UnusableSetting` unless all have the same names, and under each
-    of them tensors of one shape and dtype.
-
-    >>> alike(["bob", "alice"], [{"w": torch.ones(2)}, {"w": torch.ones(3)}])
-    Traceback (most recent call last):
-    syft.exceptions.UnusableSetting: updates must be alike: 'w' of shape (2,) and \
-torch.float32, got (3,) and torch.float32 in update alice.
-    """
-    first = tables[0]
-    expected = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in first.items()}
-    for name, table in zip(names, tables, strict=True):
-        if table.keys() != first.keys():
-            missing = ", ".join(sorted(map(repr, table.keys() ^ first.keys())))
-            where = f"{missing} in only one of updates {names[0]} and {name}"
-            raise UnusableSetting("updates", "alike: tensors of the same names", where)
-        for key, tensor in table.items():
-            shape, dtype = expected[key]
-            if (tuple(tensor.shape), tensor.dtype) != (shape, dtype):
-                wanted = f"alike: {key!r} of shape {shape} and {dtype}"
-                got = f"{tuple(tensor.shape)} and {tensor.dtype} in update {name}"
-                raise UnusableSetting("updates", wanted, got)
-    return [{key: table[key] for key in first} for table in tables]
-
-
-def made_like(update: Any, values: Table) -> Any:
-    """An update of the same kind with other values; what is no tensor in it stays as it is.
-
-    A module is copied, and all of the copy is in this process.  Raises
-    :class:`~syft.exceptions.UnusableSetting` unless its ``state_dict`` has those values.
-
-    >>> made_like([torch.ones(1)], {"0": torch.zeros(1)})
-    [tensor([0.])]
-    """
-    if isinstance(update, torch.Tensor):
-        return values[""]
-    if isinstance(update, nn.Module):
-        return _checked(_module_like(update, values), values)
-    if isinstance(update, Mapping):
-        made: Any = copy.copy(update)  # a state_dict has attributes besides its items
-        made.update(values)
-        return made
-    return list(values.values())
-
-
-def _module_like(module: nn.Module, values: Table) -> nn.Module:
-    """A deep copy in which the new values stand where the old tensors stood."""
-    if isinstance(module, torch.jit.ScriptModule):  # is copied in C++, which exchanges nothing
-        script: Any = copy.deepcopy(module)
-        script.load_state_dict({**script.state_dict(), **values})
-        return script  # type: ignore[no-any-return]
-    places: dict[int, Any] = {}
-    state = module.state_dict(keep_vars=True)  # all at once: no two of its tensors have one id
-    for name, old in state.items():
-        if name in values:
-            value = values[name]
-            if isinstance(old, nn.Parameter):
-                value = nn.Parameter(value, requires_grad=old.requires_grad)
-            places[id(old)] = value
-    rest = [tensor for tensor in tensors_of(module) if id(tensor) not in places]
-    away = [tensor for tensor in rest if type(tensor) is Wrapper]
-    places.update(zip(map(id, away), bulk.get_all(away, keep=True), strict=True))
-    return copy.deepcopy(module, places)
-
-
-def _checked(module: nn.Module, values: Table) -> nn.Module:
-    """The module, if its ``state_dict`` has the values."""
-    found = module.state_dict()
-    wrong = [repr(name) for name in values if not torch.equal(found[name], values[name])]
-    if wrong:
-        wanted = "state_dicts, where modules compute theirs or share what others do not"
-        got = f"modules that cannot hold a mean of {', '.join(wrong)}"
-        raise UnusableSetting("updates", wanted, got)
-    return module

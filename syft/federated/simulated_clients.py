@@ -21,7 +21,7 @@ from syft.exceptions import UnusableSetting
 from syft.federated.base_dataset import BaseDataset
 from syft.federated.stacked_memory import KeptStacks, keep_pages
 from syft.federated.local_batches import LocalBatches, seed_of, steps_together
-from syft.federated.running_mean import RunningMean
+from syft.federated.rules import Aggregate, ClippedMean, NamedRule, Rule, rule_of
 from syft.federated.stacked_clients import Loss, Parameters, StackedSGD, obstacle, stacked_gradients
 from syft.status_line import Steps
 
@@ -89,6 +89,10 @@ class SimulatedClients:
     parameters of 31 MB (256 MB on an accelerator), and with convolutions 4, or as many as the first
     of them makes 10 MB of.  1 trains one by one, and more do so with models of any size.
 
+    ``rule`` says what the model becomes, as for :func:`syft.federated_average`: the mean by
+    samples, the ``"median"``, or a :class:`syft.TrimmedMean` of clients that count the same; or a
+    :class:`syft.ClippedMean` around the model of the round.
+
     ``seed`` settles the order of the samples, and what a model draws; torch's own seed neither
     matters nor changes.  The same seed gives the same bits on one machine, if torch's kernels do.
     The model stays where it is, and batches go there.
@@ -125,6 +129,7 @@ class SimulatedClients:
         max_nr_batches: int = 0,
         seed: int = 0,
         clients_at_once: int | None = None,
+        rule: Rule | NamedRule = "mean",
     ) -> None:
         self.batches = LocalBatches(batch_size, epochs, shuffle, drop_last, max_nr_batches)
         if clients_at_once is not None and clients_at_once < 1:
@@ -139,6 +144,9 @@ class SimulatedClients:
         """How many rounds there have been."""
         self.obstacle: str | None = None
         """Why clients are trained one by one; empty if they are not, None before it is known."""
+        self.rule = rule_of(rule)
+        if isinstance(self.rule, ClippedMean) and self.rule.around is not None:
+            raise UnusableSetting("around", "left out: it is the model of each round", "one")
         self._loss_fn = loss_fn
         self._optimizer = optimizer
         self._at_once = clients_at_once
@@ -165,7 +173,7 @@ class SimulatedClients:
         """
         chosen = self._taking_part(clients)
         counts = [self._count(client) for client in chosen]
-        mean = RunningMean(sum(counts), "client")
+        mean = self._rule_of_round().begin(sum(counts), "client")
         losses = []
         size = self._size_of_chunk(chosen[0])
         samples = sum(self.batches.most(self._count(client)) for client in chosen)
@@ -205,6 +213,13 @@ class SimulatedClients:
             raise UnusableSetting("clients", "some with samples for a batch", "none")
         return chosen
 
+    def _rule_of_round(self) -> Rule:
+        """The rule, which clips around the model as it is when the round begins."""
+        if not isinstance(self.rule, ClippedMean):
+            return self.rule
+        state = self.model.state_dict()
+        return ClippedMean(self.rule.norm, {name: x.clone() for name, x in state.items()})
+
     def _count(self, client: int) -> int:
         return len(self.datasets[client][0])
 
@@ -225,7 +240,7 @@ class SimulatedClients:
 
     # ------------------------------------------------------------------------------------- training
 
-    def _train(self, clients: list[int], mean: RunningMean, steps: Steps) -> torch.Tensor:
+    def _train(self, clients: list[int], mean: Aggregate, steps: Steps) -> torch.Tensor:
         """Train some clients and add them to the mean; returns their losses."""
         if len(clients) > 1 and not self.obstacle:
             losses = self._train_together(clients, mean, steps)
@@ -233,7 +248,7 @@ class SimulatedClients:
                 return losses
         return torch.stack([self._train_alone(client, mean, steps) for client in clients])
 
-    def _train_alone(self, client: int, mean: RunningMean, steps: Steps) -> torch.Tensor:
+    def _train_alone(self, client: int, mean: Aggregate, steps: Steps) -> torch.Tensor:
         """Train one client as a loop over its batches."""
         device = self._device
         model = copy.deepcopy(self.model)
@@ -254,7 +269,7 @@ class SimulatedClients:
         return total.cpu() / count
 
     def _train_together(
-        self, clients: list[int], mean: RunningMean, steps: Steps
+        self, clients: list[int], mean: Aggregate, steps: Steps
     ) -> torch.Tensor | None:
         """Train several clients at once; None if that cannot be done, and nothing was."""
         names = dict(self.model.named_parameters())
