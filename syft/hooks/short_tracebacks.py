@@ -18,7 +18,7 @@ import sysconfig
 import warnings
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import numpy as np
 import torch
@@ -281,16 +281,18 @@ def shorten_tracebacks(ledger: Ledger) -> None:
 def _show_warning(
     shown: Callable[..., None],
     message: Warning | str,
-    kind: type[Warning],
-    file: str,
-    line: int,
-    *others: Any,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
     """Show a warning of torch's that names a line of syft, which ran the operation for a worker, at
-    the line of the user that asked."""
-    if file.startswith(SYFT) and _is_wanted():
-        file, line = file_and_line(place_of_user(3))  # the frame between is that of `warnings`
-    shown(message, kind, file, line, *others[:1])
+    the line of the user that asked.  The parameters are those of ``warnings.showwarning``."""
+    if filename.startswith(SYFT) and _is_wanted():
+        filename, lineno = file_and_line(place_of_user(3))  # the frame between is of `warnings`
+        line = None
+    shown(message, category, filename, lineno, file, line)
 
 
 def _print_short(

@@ -107,6 +107,25 @@ def test_a_warning_of_torchs_at_a_worker_names_the_line_of_the_user(bob: sy.Virt
     ]
 
 
+def test_warnings_are_shown_by_keywords_too(hook: sy.TorchHook) -> None:
+    """What shows warnings while torch is hooked takes what ``warnings.showwarning`` takes."""
+    shown: list[Any] = []
+    ledger = Ledger()
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda *given: shown.append(given)
+        shorten_tracebacks(ledger)
+        try:
+            about = {"category": UserWarning, "filename": "train.py", "lineno": 3}
+            warnings.showwarning("my own", **about)
+            warnings.showwarning("mine", line="x = 1", file=None, **about)
+        finally:
+            ledger.undo()
+    assert shown == [
+        ("my own", UserWarning, "train.py", 3, None, None),
+        ("mine", UserWarning, "train.py", 3, None, "x = 1"),
+    ]
+
+
 def test_settings_of_shares_that_are_no_more_are_told(
     alice: sy.VirtualWorker, bob: sy.VirtualWorker, hook: sy.TorchHook
 ) -> None:

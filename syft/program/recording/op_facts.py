@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 
@@ -182,11 +182,36 @@ def copied_deeply(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
     if id(tensor) in memo:
         return memo[id(tensor)]  # type: ignore[no-any-return]
     memory = "memory", storage_of(tensor)
-    if tensor.requires_grad or memory in memo:
-        what = name_of(torch.Tensor.__deepcopy__)
-        raise CannotRecord(what, str(user_line()), REFUSED_NAMES[what])
+    if tensor.requires_grad:
+        _refuse_copy("a tensor that requires grad", "copy it by clone(), or by detach().clone()")
+    if memory in memo:
+        _refuse_copy("tensors that share memory", "copy each by clone()")
     copy = memo[id(tensor)] = memo[memory] = tensor.clone()
     return copy
+
+
+def check_deep_copy(tensor: torch.Tensor) -> None:
+    """Refuse a deep copy of a tensor of which elements share memory: they do in the copy, too, and
+    not in a clone.
+
+    >>> check_deep_copy(torch.ones(2).expand(3, 2))
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.CannotRecord: A plan cannot keep torch.Tensor.__deepcopy__ of a tensor whose \
+elements share memory (...): copy it by clone(), which has memory for each.
+    """
+    strided = tensor.layout is torch.strided
+    reached = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)) if strided else ():
+        if size > 1 and stride <= reached:
+            instead = "copy it by clone(), which has memory for each"
+            _refuse_copy("a tensor whose elements share memory", instead)
+        reached += stride * (size - 1)
+
+
+def _refuse_copy(what: str, instead: str) -> NoReturn:
+    copying = f"{name_of(torch.Tensor.__deepcopy__)} of {what}"
+    raise CannotRecord(copying, str(user_line()), instead)
 
 
 def run_unlisted(function: Function, args: Arguments, kwargs: Keywords) -> Any:

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from torch import nn
 
 from syft.exceptions import CannotRecord
 from syft.ops.nested import container_class, replace
@@ -307,27 +308,32 @@ def _compare_tensors(first: FunctionTrace, second: FunctionTrace) -> set[int]:
             what = "a tensor that the function keeps from one call to the next"
             raise CannotRecord(what, str(snapshot.line), instead)
         before = first.snapshots[place] if place < len(first.snapshots) else snapshot
-        if id(before.tensor) not in again and _is_constant(before, snapshot):
-            constants.add(place)
-            continue
-        what = "a tensor that is made where torch shows nothing of it"
-        instead = (
-            "make it by an ordinary function such as torch.tensor, not by torch.Tensor([...]), "
-            "numpy or a custom autograd.Function"
-        )
-        raise CannotRecord(what, str(snapshot.line), instead)
+        refusal = _DIFFERS if id(before.tensor) in again else _why_no_constant(before, snapshot)
+        if refusal is not None:
+            what, instead = refusal
+            raise CannotRecord(what, str(snapshot.line), instead)
+        constants.add(place)
     return constants
 
 
-def _is_constant(one: Snapshot, other: Snapshot) -> bool:
-    """Whether two runs have made the same tensor, and nobody writes to it or asks for its
-    gradient."""
-    if type(one.tensor) is not torch.Tensor or one.copy.nbytes > MOST_BYTES:
-        return False
+_UNSEEN: Final = "a tensor that is made where torch shows nothing of it"
+_ORDINARY: Final = "make it by an ordinary function such as torch.tensor"
+_DIFFERS: Final = f"{_UNSEEN}, and differs between two runs", _ORDINARY
+
+
+def _why_no_constant(one: Snapshot, other: Snapshot) -> tuple[str, str] | None:
+    """Why what two runs have made is no constant, and what to do instead; None if it is one: the
+    same tensor, and nobody writes to it or asks for its gradient."""
+    if isinstance(other.tensor, nn.Parameter):
+        return "a parameter that the function makes", "make or copy its module before, and use that"
+    if type(one.tensor) is not torch.Tensor:
+        return f"{_UNSEEN}, of the class {type(one.tensor).__name__}", _ORDINARY
+    if one.copy.nbytes > MOST_BYTES:
+        return f"{_UNSEEN}, of more than a megabyte", "make it before, and let the function use it"
     for each in (one, other):
         if each.is_written or each.changed_unseen or each.tensor.requires_grad:
-            return False
-    return _contents(one.copy) == _contents(other.copy)
+            return f"{_UNSEEN}, and then written to or trained", f"use its clone(), or {_ORDINARY}"
+    return None if _contents(one.copy) == _contents(other.copy) else _DIFFERS
 
 
 def _contents(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -29,7 +29,13 @@ from syft.program.recording.environment.random_state import PreservedRandomState
 from syft.program.recording.environment.source_line import user_line
 from syft.program.recording.gradients import GradientTracker
 from syft.program.recording.number_tracer import NumberTracer
-from syft.program.recording.op_facts import MAKERS, PARTS, copied_deeply, run_unlisted
+from syft.program.recording.op_facts import (
+    MAKERS,
+    PARTS,
+    check_deep_copy,
+    copied_deeply,
+    run_unlisted,
+)
 from syft.program.torch_modes import ModeChanges
 from syft.torch_private import DisableTorchDispatch
 
@@ -151,6 +157,7 @@ class Tracer(TorchFunctionMode, NumberTracer):
         """Run a function that has no number: as operations if it is a copy, else unrecorded."""
         if function is not torch.Tensor.__deepcopy__:
             return run_unlisted(function, args, kwargs)
+        check_deep_copy(args[0])
         self.properties_read.add("requires_grad")  # it says how a tensor is copied
         with self:
             return copied_deeply(*args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import math
 import re
 import warnings
@@ -90,6 +91,10 @@ class Keeping:
 
 
 LEAF = torch.ones(3, requires_grad=True)
+LINEAR = nn.Linear(3, 1)
+COUNT = itertools.count()
+DEEPCOPY = "torch.Tensor.__deepcopy__"
+UNSEEN = "a tensor that is made where torch shows nothing of it"
 HOOKED = torch.ones(3, requires_grad=True)
 HOOKED.register_hook(lambda grad: grad * 2)
 
@@ -110,7 +115,7 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "array": (lambda x: x[np.array(["a"])], "an array of <U1"),
     "array_of_values": (lambda x: x + torch.as_tensor(DRAWN.random(3)), "a tensor that is made"),
     "written_array": (lambda x: torch.from_numpy(np.ones(3)).add_(x[0]), "a tensor that is made"),
-    "trained": (lambda x: x * torch.Tensor([1.0]).requires_grad_(), "a tensor that is made"),
+    "trained": (lambda x: x * torch.Tensor([1.0]).requires_grad_(), f"{UNSEEN}, and then"),
     "counted": (lambda x, calls=[]: (calls.append(0), x + torch.Tensor([len(calls)])), "a tensor"),
     "large": (lambda x: x.sum() + torch.from_numpy(LARGE).sum(), "a tensor that is made"),
     "legacy_size": (lambda x: x + torch.Tensor(2, 3).fill_(1), "aten.empty.memory_format, which"),
@@ -132,13 +137,31 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "seed_within": (seeded_within, "torch.manual_seed"),
     "graph": (lambda x, w=LEAF * 2: x + w, "a tensor that was computed outside with a gradient"),
     "keeping": (Keeping(), "a tensor that the function keeps from one call to the next"),
-    "deepcopy": (lambda x: copy.deepcopy([x, x[0]]), "torch.Tensor.__deepcopy__"),
-    "deepcopy_of_a_leaf": (lambda x: copy.deepcopy(x.requires_grad_()), "torch.Tensor.__deepcopy"),
+    "deepcopy": (lambda x: copy.deepcopy([x, x[0]]), f"{DEEPCOPY} of tensors that share memory"),
+    "deepcopy_of_a_leaf": (
+        lambda x: copy.deepcopy(x.requires_grad_()),
+        f"{DEEPCOPY} of a tensor that requires grad",
+    ),
+    "deepcopy_expanded": (
+        lambda x: copy.deepcopy(x[:1].expand(4, 3)).add_(1),
+        f"{DEEPCOPY} of a tensor whose elements share memory",
+    ),
+    "deepcopy_overlapping": (
+        lambda x: copy.deepcopy(x.as_strided((2, 2), (1, 1))),
+        f"{DEEPCOPY} of a tensor whose elements share memory",
+    ),
+    "deepcopy_of_a_module": (
+        lambda x: copy.deepcopy(LINEAR)(x),
+        "a parameter that the function makes",
+    ),
+    "differing": (lambda x: x + torch.Tensor([next(COUNT)]), f"{UNSEEN}, and differs between two"),
+    "larger": (lambda x: torch.from_numpy(np.ones(1 << 18)), f"{UNSEEN}, of more than a megabyte"),
+    "written": (lambda x: x + torch.Tensor([1.0]).add_(1), f"{UNSEEN}, and then written to or"),
     "vmap": (lambda x: torch.vmap(torch.neg)(x), "a torch.func transform"),
     "unknown": (lambda x: torch.ops.aten.add(x, x), "torch.ops.aten.add"),
     "apply": (lambda x: x.apply_(lambda v: v + 1), "torch.Tensor.apply_"),
     "object": (lambda x: (x, object()), "an operand of the type builtins.object"),
-    "parameter": (lambda x: nn.Linear(3, 3)(x), "a tensor that is made where torch"),
+    "parameter": (lambda x: nn.Linear(3, 3)(x), "a parameter that the function makes"),
 }
 
 
@@ -170,6 +193,7 @@ MADE: dict[str, Callable[[torch.Tensor], Any]] = {
         x.sum() > 0, lambda x: x * torch.from_numpy(np.ones(3)), lambda x: x.double(), x
     ),
     "deepcopy": lambda x: copy.deepcopy({"a": x, "b": [x, x * 2]})["b"][1],
+    "deepcopy_turned": lambda x: copy.deepcopy(x.t()[::2]),
 }
 """What makes tensors of numbers where torch shows nothing of it, and what copies them."""
 
