@@ -362,17 +362,23 @@ def inputs_of(outputs: Sequence[PromisedTensor]) -> list[PromisedTensor]:
 
 
 def declared_at(workers: Sequence[Any]) -> list[PromisedTensor]:
-    """The outputs that were declared at workers; they are not declared any more.
+    """The outputs that were declared at workers.
 
     Raises :class:`~syft.exceptions.ProtocolError` if there is none.
     """
-    found = [one for worker in workers for one in _DECLARED.pop(worker, [])]
+    found = [one for worker in workers for one in _DECLARED.get(worker, [])]
     if not found:
         names = ", ".join(str(worker.id) for worker in workers)
         raise ProtocolError(
             f"a protocol of {names}, where no output was declared", "call promise.declare_output()"
         )
     return found
+
+
+def undeclare(workers: Sequence[Any]) -> None:
+    """Have no outputs declared at workers: they are part of a protocol."""
+    for worker in workers:
+        _DECLARED.pop(worker, None)
 
 
 def replayed(

@@ -6,8 +6,9 @@ roles, and a chain of plans.  All are built, looked at and deployed alike.
 
 from __future__ import annotations
 
+import copy as copying
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,7 @@ from syft.protocols.promised import (
     input_names,
     inputs_of,
     replayed,
+    undeclare,
     workers_of,
 )
 from syft.protocols.role_building import BuiltProtocol, Recorded, stand_in
@@ -81,6 +83,33 @@ class Protocol(nn.Module):
     def __init__(self, *parts: Any) -> None:
         super().__init__()
         self._record = ProtocolRecord(new_id())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """The same protocol with copies of its modules, not deployed.
+
+        The parties are the same.  One with modules of its own is built again.
+        """
+        made = memo[id(self)] = Protocol.__new__(type(self))
+        return self._copy_to(made, copying.deepcopy(vars(self), memo))
+
+    def __copy__(self) -> Any:
+        """The same protocol with the same modules, not deployed."""
+        return self._copy_to(Protocol.__new__(type(self)), vars(self))
+
+    def _copy_to(self, made: Any, attributes: dict[str, Any]) -> Any:
+        vars(made).update(attributes)
+        record = self._record
+        made._record = ProtocolRecord(
+            new_id(), tags=set(record.tags), description=record.description
+        )
+        made._take_over(self)
+        return made
+
+    def _take_over(self, original: Any) -> None:
+        """Have what a copy shares with its original."""
+
+    def _take_over_recording(self, original: Any) -> None:
+        self._record.built, self._record.roles = original._record.built, original._record.roles
 
     @property
     def name(self) -> str:
@@ -255,6 +284,10 @@ class FunctionProtocol(Protocol):
         super().__init__()
         self._function, self._roles = function, roles
 
+    def _take_over(self, original: Any) -> None:
+        self._function, self._roles = original._function, dict(original._roles)
+        self._take_over_recording(original)
+
     @property
     def name(self) -> str:
         """The name of the function."""
@@ -282,6 +315,10 @@ class ChainProtocol(Protocol):
         self._plans, self._deployed = dict(plans), None
         if len(self._plans) != len(plans):
             raise ProtocolError("two plans for one role of a chain", "give each a name of its own")
+
+    def _take_over(self, original: Any) -> None:
+        self._plans, self._deployed = dict(original._plans), None
+        self._take_over_recording(original)
 
     @property
     def name(self) -> str:
@@ -334,6 +371,11 @@ class PromiseProtocol(Protocol):
     def __init__(self, *workers: Any) -> None:
         super().__init__()
         self._of(declared_at(workers))
+        undeclare(workers)
+
+    def _take_over(self, original: Any) -> None:
+        self._outputs, self._workers = original._outputs, original._workers
+        self._take_over_recording(original)
 
     def _of(self, outputs: Sequence[PromisedTensor]) -> None:
         self._outputs, self._workers = outputs, workers_of(outputs)
@@ -385,6 +427,7 @@ class AssignedProtocol(FunctionProtocol):
         super().__init__(function, {name: RoleWorker(name) for name in roles})
         self._assigned: dict[str, Location] = {}
         self._deployed: Deployment | None = None
+        self._check_roles(args_shape, "shapes of inputs for")
         parameters = [name for name in signature_of(function, roles).parameters]
         shapes = [(role, shape) for role, each in args_shape.items() for shape in each]
         self._input_roles = {
@@ -393,6 +436,18 @@ class AssignedProtocol(FunctionProtocol):
         if shapes:
             examples = [example_arguments(self.name, [shape])[0] for _, shape in shapes]
             self.build(*examples)
+
+    def _take_over(self, original: Any) -> None:
+        super()._take_over(original)
+        self._assigned, self._deployed = dict(original._assigned), None
+        self._input_roles = dict(original._input_roles)
+
+    def _check_roles(self, names: Iterable[str], what: str) -> None:
+        """Raise for a name that is no role."""
+        for name in names:
+            if name not in (*self._roles, LOCAL):
+                instead = f"its roles are {', '.join(self._roles)}"
+                raise ProtocolError(f"{what} {name!r}, which is no role of {self.name!r}", instead)
 
     def _recorded(self) -> Recorded:
         found = super()._recorded()
@@ -405,10 +460,7 @@ class AssignedProtocol(FunctionProtocol):
 
     def assign_roles(self, workers: Mapping[str, Location]) -> None:
         """Have workers take roles; raises :class:`~syft.exceptions.ProtocolError` for others."""
-        unknown = [role for role in workers if role not in self._roles]
-        if unknown:
-            instead = f"its roles are {', '.join(self._roles)}"
-            raise ProtocolError(f"a worker for {unknown[0]!r}, which is no role", instead)
+        self._check_roles(workers, "a worker for")
         self._assigned.update(workers)
         self._deployed = None
 

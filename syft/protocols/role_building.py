@@ -10,7 +10,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -24,6 +24,9 @@ from syft.plans.building.state import Source, places_of
 from syft.plans.building.template import TENSOR
 from syft.protocols.role_worker import LOCAL, ROLE, RoleRecording, RoleWorker, bound_names
 from syft.protocols.cutting import Cut, split
+
+ACTORS: Final = "actors"
+"""The parameter of ``deploy`` that no role can be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,9 @@ class Recorded:
         self.name, self.function, self.functions, self.module = name, function, functions, module
         self.places, self.models = places or {}, frozenset(models)
         self.roles = {LOCAL: roles.get(LOCAL) or RoleWorker(LOCAL), **roles}
+        if ACTORS in roles:
+            instead = f"deploy({ACTORS}=...) says from whom inputs come: give it another name"
+            raise ProtocolError(f"a role called {ACTORS!r} in the protocol {name!r}", instead)
         for key, role in self.roles.items():
             if role.name not in (None, key):
                 raise ProtocolError(

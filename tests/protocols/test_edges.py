@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 
@@ -23,6 +24,81 @@ def pair(hook):
     yield made
     for worker in made:
         worker.close()
+
+
+# ----------------------------------------------------------------------------------------- copies
+
+
+def two_halves(role):
+    class Net(sy.Protocol):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(2, 3), nn.Linear(3, 1).send(role)
+
+        def forward(self, x):
+            return self.second(self.first(x).send(role))
+
+    return Net()
+
+
+def test_a_copy_of_a_class_has_modules_of_its_own(hook, pair):
+    net, x = two_halves(RoleWorker("alice")), torch.ones(1, 2)
+    net.build(x)
+    other, same = copy.deepcopy(net), copy.copy(net)
+    assert len({net.id, other.id, same.id}) == 3
+    assert other.first is not net.first and same.first is net.first
+    with torch.no_grad():
+        other.second.weight.zero_()
+        other.second.bias.fill_(7)
+    for each in (other, same):
+        with pytest.raises(ProtocolError, match="'Net', which is not built"):
+            each.deploy(alice=pair[0])
+        each.build(x)
+    assert list(other.plans) == ["local", "alice"]
+    found = [each.deploy(alice=pair[0]).run(x).get() for each in (net, other, same)]
+    assert found[1] == 7 and torch.equal(found[0], found[2]) and found[0] != 7
+
+
+def test_copies_of_other_protocols_are_built_and_not_deployed(hook, pair):
+    one, x = simple(), torch.tensor([-3.0])
+    assert copy.deepcopy(one).deploy(alice=pair[0]).run(x).get() == 4
+
+    plan = sy.func2plan(args_shape=[(1,)])(lambda x: x + 1)
+    chain = sy.Protocol([("first", plan), ("second", plan)])
+    chain.deploy(*pair)
+    with pytest.raises(ProtocolError, match="which is not deployed"):
+        copy.deepcopy(chain).run(x)
+    assert copy.deepcopy(chain).deploy(*pair).run(x).get() == -1
+
+    assigned = sy.func2protocol(["a", "b"], {"a": [(1,)]})(lambda a, b, x: (x + 1).move(b))
+    assigned.assign_roles({"a": pair[0], "b": pair[1]})
+    other = copy.deepcopy(assigned)
+    other.assign("b", pair[0])
+    other.assign("a", pair[1])
+    assert (assigned(x).location, other(x).location) == (pair[1], pair[0])
+
+    (pair[0].Promise.FloatTensor(shape=(1,)) * 2).declare_output()
+    assert copy.deepcopy(sy.Protocol(pair[0])).deploy().run(x).get() == -6
+
+
+def test_shapes_are_of_inputs_of_roles(hook):
+    with pytest.raises(ProtocolError, match="shapes of inputs for 'c', which is no role of"):
+        sy.func2protocol(["a", "b"], {"c": [(1,)]})(lambda a, b, x: x.move(b))
+    with pytest.raises(ProtocolError, match="a role called 'actors'"):
+        sy.protocol(actors=RoleWorker())(lambda x: x).build(torch.ones(1))
+
+
+def test_what_was_declared_stays_until_there_is_a_protocol(hook, pair):
+    x, y = (worker.Promise.FloatTensor(shape=(n,)) for worker, n in zip(pair, (2, 3), strict=True))
+    total = x.move(pair[1]) + y
+    total.declare_output()
+    with pytest.raises(RuntimeError, match="must match the size"):
+        sy.Protocol(pair[1])
+    x.example = torch.ones(3)
+    total = sy.Protocol(pair[1]).deploy().run(torch.ones(3), torch.ones(3))
+    assert total.get().tolist() == [2, 2, 2]
+    with pytest.raises(ProtocolError, match="no output was declared"):
+        sy.Protocol(pair[1])
 
 
 # ------------------------------------------------------------------------------------------ roles
