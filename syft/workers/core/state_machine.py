@@ -151,7 +151,10 @@ class WorkerCore:
         self._latest: tuple[str | None, str] | None = None
         """Who made the latest request."""
         self.dataflow = Dataflow(self.store)
-        self.holdings = StoredTensors(self.store, self.dataflow)
+        under_way = attrgetter("waiting")
+        self.holdings = StoredTensors(
+            self.store, self.dataflow, lambda: map(under_way, self.sessions.values())
+        )
         """What is told of tensors that are moved to private memory."""
         self.sessions: dict[int, Any] = {}
         self.past: WeakKeyDictionary[object, RisingNumbers] = WeakKeyDictionary()

@@ -1,12 +1,13 @@
 """All that holds tensors at a worker, for those that are moved to new memory.
 
-Those are the objects in the store, the gradients of leaves among them, and what parked operations
-hold.  See :mod:`syft.workers.execution.moved_memory`.
+Those are the objects in the store, the gradients of leaves among them, what parked operations hold,
+and what executions under way have and will use.  See :mod:`syft.workers.execution.moved_memory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 
@@ -18,7 +19,9 @@ from syft.workers.labels.walk import Places, gradient_of, lies_in, tensors_of
 
 
 class StoredTensors(Holdings):
-    """The tensors in a store and in the parked operations of one worker.
+    """The tensors in a store, in the parked operations and in the executions of one worker.
+
+    ``waiting`` returns what each execution has, by names of its own.
 
     >>> store = ObjectStore("bob"); x = torch.ones(2); store.put(5, x[:1])
     >>> stored, memory = StoredTensors(store, Dataflow(store)), x.untyped_storage()
@@ -26,11 +29,17 @@ class StoredTensors(Holdings):
     [torch.Size([1])]
     """
 
-    __slots__ = ("_store", "_dataflow")
+    __slots__ = ("_store", "_dataflow", "_waiting")
 
-    def __init__(self, store: ObjectStore, dataflow: Dataflow) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        dataflow: Dataflow,
+        waiting: Callable[[], Iterable[dict[int, Any]]] = tuple,
+    ) -> None:
         self._store = store
         self._dataflow = dataflow
+        self._waiting = waiting
 
     def sharing(self, places: Places) -> Iterator[torch.Tensor]:
         """The tensors that lie in this memory, gradients among them."""
@@ -51,6 +60,8 @@ class StoredTensors(Holdings):
         for value in [*self._dataflow.held()]:
             if moves.of(value) is not value:
                 self._dataflow.moved(value, moves.of(value))
+        for values in self._waiting():
+            values.update({name: _moved(value, moves) for name, value in values.items()})
         self._store.charges.altered(changed)
 
     def _exchange(self, id: int, moves: Moves) -> bool:
@@ -62,13 +73,21 @@ class StoredTensors(Holdings):
             return objects[id] is not value
         if all(moves.of(tensor) is tensor for tensor in value.tensors()):
             return False
-        value.exchange(moves.of)
-        return True
+        return _moved(value, moves) is value
 
     def shown(self) -> Iterable[torch.Tensor]:
         """Results in which the owner's program may keep gradients."""
         return self._store.graphs_of_owner()
 
     def _tensors(self) -> Iterator[torch.Tensor]:
-        for value in (*self._store.objects.values(), *self._dataflow.held()):
+        waiting = (value for values in self._waiting() for value in values.values())
+        for value in (*self._store.objects.values(), *self._dataflow.held(), *waiting):
             yield from tensors_of(value)
+
+
+def _moved(value: Any, moves: Moves) -> Any:
+    """What takes the place of a value: itself, with successors in it, if it holds tensors."""
+    if not isinstance(value, Holder):
+        return moves.of(value)
+    value.exchange(moves.of)
+    return value

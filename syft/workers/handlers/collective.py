@@ -342,7 +342,8 @@ def exchange(call: Call, message: Exchange) -> Done | None:
     about = message.users, message.shape_hidden, message.terms
     guard = received_guard(*about, core.limits, peer.identity)
     name = (message.rank, message.number)
-    letter = Letter(values, guard, call.frame.exclusive)
+    most = None if message.terms is None else message.terms.most
+    letter = Letter(values, guard, call.frame.exclusive, most)
     session = keep(core, message.execution, name, letter, peer)
     if session is not None:
         collect(core, message.execution, session)

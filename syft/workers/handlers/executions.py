@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Final, cast
 
 from syft.exceptions import (
-    InputRefused,
     LimitExceeded,
     MalformedMessage,
     RemoteFailure,
@@ -97,6 +96,11 @@ class PartExecution:
         kept = self.party.kept if self.party is not None else ()
         return [out for out in outs if out not in kept] if kept else outs
 
+    @property
+    def waiting(self) -> dict[int, Any]:
+        """What its program has and will use, by names of its own."""
+        return {} if self.party is None else self.party.waiting
+
     def abandon(self, core: WorkerCore, execution: int, why: str = "was cleared") -> None:
         """End the execution with a failure: the worker was cleared, or the start cancelled."""
         with serving(core, self.payer):  # the others have the names it gave them
@@ -111,27 +115,13 @@ class PartExecution:
         """Raise :class:`~syft.exceptions.MalformedMessage` for a letter that is not to be kept, and
         :class:`~syft.exceptions.InputRefused` where a program takes each once, in any order."""
         if self.party is not None and self.party.due:
-            self._check_due(peer, number, rank)
+            rank_here = self.parties.index(peer.place) if peer.place in self.parties else None
+            came = (peer.place, number) in self.mailbox
+            about = rank_here, number, rank, came, rank_here in self.lost
+            self.party.check_due(peer.said, *about)
         if self.call is not None and peer.place not in self.parties:
             raise MalformedMessage("$", "a letter of a party", f"one of {peer.name}")
         self.mailbox.check(peer, number)
-
-    def _check_due(self, peer: Peer, number: int, said: int) -> None:
-        party = cast(HostedParty, self.party)
-        worker, what = party.names[party.rank], f"letter {number} of {peer.said!r}"
-        if peer.place not in self.parties:
-            raise InputRefused(worker, what, "it takes none from there")
-        rank = self.parties.index(peer.place)
-        if (peer.place, number) in self.mailbox or party.due.get((rank, number), False):
-            raise InputRefused(worker, what, "it has come already")
-        if rank in self.lost:
-            raise InputRefused(worker, what, "it was said that it would not come")
-        if (rank, number) not in party.due:
-            places = [party.names[other] for other, known in party.due if known == number]
-            why = f"it is to come from {places[0]!r}" if places else "it takes no such input"
-            raise InputRefused(worker, what, why)
-        if said != rank:
-            raise InputRefused(worker, what, f"its sender has rank {rank}, and says {said}")
 
     def will_not_come(
         self,

@@ -33,7 +33,12 @@ import torch
 
 from syft.codes import CollectiveCode
 from syft.crypto.mask_stream import KEY_BYTES, ZeroShares, fresh_key
-from syft.exceptions import HookError, MalformedMessage, UnsupportedOperation
+from syft.exceptions import (
+    HookError,
+    InputRefused,
+    MalformedMessage,
+    UnsupportedOperation,
+)
 from syft.workers.core.access import Access
 from syft.workers.core.pipeline import Call
 from syft.workers.core.shares import SharingSession, Turns
@@ -82,6 +87,8 @@ class Letter:
     guard: Guard | None = None
     owned: bool = False
     """Whether nobody else has the memory of the values."""
+    most: tuple[int, ...] | None = None
+    """The sizes at most of a value whose shape is private, if its sender says so."""
     error: Failed | None = None
     """Why it will never come: then it stands for the letter, and has no values."""
 
@@ -170,6 +177,30 @@ class HostedParty(Party):
     """
     kept: set[int] = field(kw_only=True, default_factory=set)
     """The results, by id, of which it has said itself what became of them."""
+    waiting: dict[int, Any] = field(kw_only=True, default_factory=dict)
+    """What it has and will use, by names of its own: what is moved to other memory is replaced."""
+
+    def check_due(
+        self, sender: str, rank: int | None, number: int, said: int, came: bool, lost: bool
+    ) -> None:
+        """Raise :class:`~syft.exceptions.InputRefused` for a letter of ``sender`` that is not due.
+
+        The sender has this ``rank`` (None: it is no party) and has ``said`` that it has another
+        one; the letter ``came`` already, or it was said that none of that party comes any more.
+        """
+        worker, what = self.names[self.rank], f"letter {number} of {sender!r}"
+        if rank is None:
+            raise InputRefused(worker, what, "it takes none from there")
+        if came or self.due.get((rank, number), False):
+            raise InputRefused(worker, what, "it has come already")
+        if lost:
+            raise InputRefused(worker, what, "it was said that it would not come")
+        if (rank, number) not in self.due:
+            places = [self.names[other] for other, known in self.due if known == number]
+            why = f"it is to come from {places[0]!r}" if places else "it takes no such input"
+            raise InputRefused(worker, what, why)
+        if said != rank:
+            raise InputRefused(worker, what, f"its sender has rank {rank}, and says {said}")
 
 
 @dataclass(frozen=True, slots=True)

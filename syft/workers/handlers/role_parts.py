@@ -11,7 +11,7 @@ arrival gives the same results.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -29,7 +29,7 @@ from syft.ops.table import (
 from syft.program.flow import reads_in
 from syft.program.lowered import Lowered
 from syft.program.program import Action, Program, Slot, numbered, slots_in
-from syft.workers.handlers.accesses import actions_inside, written_by
+from syft.workers.handlers.accesses import Effects, actions_inside, effects_of, written_by
 from syft.workers.handlers.programs import lowered
 
 _IN_ORDER: Final = GRADIENT | SETS_GRADIENT | READS_GRADIENT | JOINS
@@ -51,6 +51,15 @@ class Part:
     makes: tuple[int, ...]
     after: frozenset[int]
     program: Lowered
+
+    @property
+    def effects(self) -> Effects:
+        """What it does to the values that it takes, by their places."""
+        facts = self.program.program.facts
+        found: Effects | None = facts.get("effects")
+        if found is None:
+            found = facts["effects"] = effects_of(self.program.program)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,6 @@ class _Cut:
         self._part_of = {index: place for place, group in enumerate(groups) for index in group}
         self._users: dict[int, set[int]] = defaultdict(set)
         """The parts that read each slot; -1 stands for the outputs."""
-        self._constants = range(program.given - len(program.constants), program.given)
         for index, slots in enumerate(reads_in(program)):
             for slot in slots:
                 self._users[slot].add(self._part_of[index])
@@ -123,30 +131,25 @@ class _Cut:
         order, picked = self._order, self._groups[place]
         actions = [self._program.actions[index] for index in picked]
         made = _slots(action.out for action in actions)
-        used = sorted(_slots((action.args, action.kwargs) for action in actions) - made)
+        takes = sorted(_slots((action.args, action.kwargs) for action in actions) - made)
         makes = [slot for slot in sorted(made) if self._users[slot] - {place}]
-        takes = [slot for slot in used if slot not in self._constants]
-        own = self._program_of(picked, takes, [slot for slot in used if slot in self._constants])
         before: set[int] = set().union(*map(order.before.__getitem__, picked))
         after = frozenset(map(self._part_of.__getitem__, before)) - {place}
         needs = frozenset(_bits(order.needs[picked[0]]))
-        return Part(needs, tuple(takes), tuple(makes), after, lowered(own(makes)))
+        own = self._program_of(picked, takes, makes)
+        return Part(needs, tuple(takes), tuple(makes), after, lowered(own))
 
     def _program_of(
-        self, picked: Sequence[int], takes: Sequence[int], constants: Sequence[int]
-    ) -> Callable[[Sequence[int]], Program]:
-        """Makes a program of some actions that returns some slots."""
+        self, picked: Sequence[int], takes: Sequence[int], makes: Sequence[int]
+    ) -> Program:
+        """A program of some actions that returns some slots.  Constants are inputs, as all that a
+        run may move to other memory."""
         program = self._program
         actions = [program.actions[index] for index in picked]
-        moved_actions, moved = numbered([*takes, *constants], actions, {})
-        own = tuple(program.constants[slot - self._constants.start] for slot in constants)
+        moved_actions, moved = numbered(takes, actions, {})
         lines = tuple(program.lines[index] for index in picked) if program.lines else ()
-
-        def returning(makes: Sequence[int]) -> Program:
-            outputs = tuple(map(moved.__getitem__, makes))
-            return Program(len(takes), moved_actions, outputs, 0, own, lines)
-
-        return returning
+        outputs = tuple(map(moved.__getitem__, makes))
+        return Program(len(takes), moved_actions, outputs, 0, (), lines)
 
 
 class _Order:

@@ -21,14 +21,19 @@ from typing import Any, Final
 import torch
 
 from syft.codes import CollectiveCode
-from syft.exceptions import MalformedMessage, PlansNotAllowed, ProgramError, SyftError
+from syft.exceptions import (
+    MalformedMessage,
+    PlansNotAllowed,
+    ProgramError,
+    SyftError,
+    UnsupportedOperation,
+)
 from syft.ops.nested import NUMBER_OR_NONE_TYPES
 from syft.workers.core.access import READS, Access
-from syft.workers.core.sent_labels import terms_of, users_of
+from syft.workers.core.sent_labels import note_bound, terms_of, users_of
 from syft.workers.core.state_machine import WorkerCore
 from syft.workers.execution.kept_memory import has_graph
 from syft.workers.execution.leaving import check_public_shape
-from syft.workers.execution.successors import successor_of
 from syft.workers.handlers.guarded_run import Outputs
 from syft.workers.handlers.party_programs import (
     Declared,
@@ -43,6 +48,7 @@ from syft.workers.handlers.party_programs import (
 )
 from syft.workers.handlers.programs import run_program
 from syft.workers.handlers.role_parts import Part
+from syft.workers.handlers.role_permits import RolePermit
 from syft.workers.handlers.stored_role import StoredRole
 from syft.workers.labels.cell import elsewhere, unsealed
 from syft.workers.labels.guards import Guard, meet_guards
@@ -54,6 +60,9 @@ FROM_USERS: Final = 1 << 19
 """A letter with what a user gives has the place of that input as its number, from here on."""
 
 _SEND: Final = "send"
+_ROLE: Final = -1
+"""Stands for the role among the values of slots: its state and constants may be moved after it was
+dropped."""
 
 
 def _stored(core: WorkerCore, message: Start) -> StoredRole | None:
@@ -132,7 +141,8 @@ class _RoleRun:
         """What failed first."""
         self._parts = dict(enumerate(stored.parted.parts))
         """The parts that have not ended, by place."""
-        self._values: dict[int, Any] = {}
+        self._values = party.waiting
+        self._values[_ROLE] = stored
         self._taints: dict[int, Guard] = {}
         """For slots, the guard of numbers on which they depend, which have no label themselves."""
         self._lost: dict[int, Failed] = {}
@@ -145,6 +155,7 @@ class _RoleRun:
         self._charged: dict[int, int] = {}
         self._check_parties()
         self._begin(inputs)
+        self._permit = RolePermit(self.call, stored)
         self._outputs = list(self._all_outputs())
 
     def _check_parties(self) -> None:
@@ -226,16 +237,18 @@ class _RoleRun:
             self.core.guard()
         if not isinstance(value, torch.Tensor):
             if letter.guard is not None:
-                self._taints[place] = letter.guard
+                raise MalformedMessage("$.values", "a public number, or a tensor", "a private one")
             return value
         if not letter.owned:
             value = _bare_copy(value)
         protect(value, letter.guard)
+        note_bound(value, letter.most)
         self._charge(place, value)
         return value
 
     def _advance(self) -> None:
         """Run the parts whose inputs are there; then keep and send what is ready."""
+        self._permit.mark(self._values)
         for place, part in list(self._parts.items()):
             lost = self._why_lost(part) if self._lost or self.failed else None
             if lost is not None:
@@ -262,6 +275,7 @@ class _RoleRun:
             taint = meet_guards(taint, self._taints.get(slot))
         try:
             values = [self._value(slot) for slot in part.takes]
+            self._permit.check(part, values)
             results = run_program(core, part.program, values, call.peer, taint)
             self._note_graphs(results)
             if type(results) is Outputs and results.taint is not None:
@@ -277,14 +291,13 @@ class _RoleRun:
         return None
 
     def _value(self, slot: int) -> Any:
-        """What a slot has now: its memory may have been moved since it got it."""
-        program = self.role.program
+        """What a slot has now."""
+        program = self.stored.program
         if program.inputs <= slot < program.inputs + program.state:
             return self.stored.state[slot - program.inputs]
         if slot >= program.inputs + program.state and slot < program.given:
             return program.constants[slot - program.inputs - program.state]
-        value = self._values[slot]
-        return successor_of(value) if isinstance(value, torch.Tensor) else value
+        return self._values[slot]
 
     def _note_graphs(self, results: Sequence[Any]) -> None:
         """Note what a part has made on the way, which the graphs of its results may keep."""
@@ -346,6 +359,9 @@ class _RoleRun:
                 value = value.detach()
         elif not _is_value(value):
             raise ProgramError(f"output {output.place} is a {type(value).__name__}: send tensors")
+        elif guard is not None:
+            instead = "send a tensor, which keeps its label"
+            raise UnsupportedOperation("a number taken from what is private", _SEND, instead)
         check_public_shape(guard, _SEND)
         approved = core.approved.get(self.stored.digest, ()) if core.approved and guard else ()
         about = users_of(guard), False, terms_of(guard, core.name, True)
@@ -374,11 +390,13 @@ class _RoleRun:
     # --------------------------------------------------------------------------------- memory
 
     def _charge(self, slot: int, value: Any) -> None:
-        """Charge who started the execution for memory that waits to be used."""
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-            size = value.untyped_storage().nbytes()
-            self.core.store.charges.enter(self.call.peer.account, letters=size)
-            self._charged[slot] = size
+        """Charge who started the execution for memory that waits to be used, as far as its size is
+        public."""
+        charges = self.core.store.charges
+        charges.check_bounds({slot: value})
+        size = charges.bytes_of(value)
+        charges.enter(self.call.peer.account, letters=size)
+        self._charged[slot] = size
 
     def _discharge(self, slot: int) -> None:
         size = self._charged.pop(slot, 0)
@@ -386,7 +404,7 @@ class _RoleRun:
 
     def _free(self) -> None:
         """Let go of the values that nothing needs any more."""
-        needed = {output.slot for output in self._outputs}
+        needed = {_ROLE, *(output.slot for output in self._outputs)}
         for part in self._parts.values():
             needed.update(part.takes)
         for slot in self._values.keys() - needed:

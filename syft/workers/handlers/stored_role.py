@@ -72,7 +72,6 @@ class StoredRole(StoredProgram):
     def put_constants(self, constants: Sequence[torch.Tensor]) -> None:
         """Have the program use other constants of the same kinds."""
         self.role = replace(self.role, program=self.program.on(constants))
-        self.__dict__.pop("parted", None)
 
     @cached_property
     def parted(self) -> PartedProgram:

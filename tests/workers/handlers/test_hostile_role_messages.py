@@ -282,6 +282,20 @@ def test_an_execution_that_has_ended_is_not_opened_again() -> None:
     assert error_in(failure).why == "it has ended"  # type: ignore[attr-defined]
 
 
+def test_a_number_with_a_label_is_refused() -> None:
+    """What is computed with it would be public: of a number nobody knows who may read it."""
+    for users in (None, ("ann",)):
+        place = Place()
+        place.start(3)
+        place.letter(1, 1, place.alice)
+        told = place.letter(0, 1, place.alice, value=7, users=users)
+        assert place.is_clean()
+        if users is None:
+            assert place.core.store.objects[OUT] == 10
+        else:
+            assert "a public number, or a tensor" in str(error_in(told[-1][1]))
+
+
 # ----------------------------------------------------------------------- how many there may be
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import PermissionDenied
+from syft.exceptions import PermissionDenied, UnsupportedOperation
 from syft.ids import new_id
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
@@ -16,6 +16,7 @@ from syft.program.role_program import RoleProgram
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
 from syft.workers.client.role_executions import RoleExecution, start, store_role
+from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.handlers.stored_role import StoredRole
 from syft.workers.labels.memory_labels import full_guard_of, protect_all
 from syft.workers.wire.messages import Describe, Duplicate
@@ -221,6 +222,63 @@ def test_what_follows_from_a_private_number_in_another_part_is_private(
         del execution, result
     bob.clear_objects()
     alice.clear_objects()
+
+
+CHOOSES = Program(
+    2,
+    (
+        op("torch.Tensor.gt", S(0), 0, out=S(2)),
+        op("torch.Tensor.masked_select", S(0), S(2), out=S(3)),
+        op("torch.Tensor.sum", S(3), out=S(4)),
+        op("torch.add", S(4), S(1), out=S(5)),
+        op("torch.Tensor.sub", S(5), S(3), out=S(6)),
+    ),
+    (S(6),),
+)
+"""What is chosen of the first input waits for the second one."""
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_the_limit_of_what_waits_does_not_tell_a_private_size(
+    hook: sy.TorchHook, is_private: bool
+) -> None:
+    outcomes: list[list[str]] = []
+    for limit in (300, 3000):
+        bob = sy.VirtualWorker(
+            hook, id=f"bob{limit}", peer_limits=PeerLimits(letters=limit, parked=9)
+        )
+        told = []
+        for chosen in (10, 90):
+            values = torch.tensor([1.0] * chosen + [-1.0] * (100 - chosen))
+            held = values.private_tensor(allowed_users=("ann",)) if is_private else values
+            (id,) = bob.hold(held)
+            handle = store_role(
+                hook.local_worker.connection_to(bob.as_user("eve")),
+                RoleProgram("bob", CHOOSES, (None, None), (None,)),
+            )
+            execution = start([handle], {(0, 0): Reference(id)})
+            try:
+                execution.submit(0, 1, torch.ones(1))
+                execution.wait()
+            except Exception as error:
+                told.append(f"{type(error).__name__}: {error}".replace(str(id), "#"))
+            else:
+                told.append("done")
+            bob.clear_objects()
+            del execution, handle
+        outcomes.append(told)
+    (few, many), unlimited = outcomes
+    assert unlimited == ["done", "done"]
+    assert (few == many) is is_private, "it tells how many are positive, if that is public"
+
+
+def test_private_numbers_do_not_travel(hook: sy.TorchHook, bob: Any, alice: Any) -> None:
+    execution = run(hook, AS_NUMBER, [bob.as_user("ann"), alice], private("alice"))
+    with pytest.raises(UnsupportedOperation, match="a number taken from what is private"):
+        execution.wait()
+    bob.clear_objects()
+    alice.clear_objects()
+    del execution
 
 
 def test_a_worker_that_leaves_fails_what_waits_for_it(

@@ -37,6 +37,7 @@ OPENERS = {
     "workers/handlers/commands.py": "runs what was predicted",
     "workers/execution/leaving.py": "copies with labels, and finds the leaves that graphs end at",
     "workers/handlers/role_runs.py": "runs what was predicted, and sends by the request's door",
+    "workers/handlers/role_permits.py": "marks what is of others, and asks whose memory it is",
     "tensors/remote_link.py": "takes what has come home to the worker of the user's program",
     "plans/remote/plan_call.py": "finds a plan, whose state goes to what runs as it was predicted",
 }
