@@ -18,6 +18,7 @@ from syft.hooks.module_methods import as_kind_of
 from syft.hooks.sending import Location
 from syft.hooks.sharing_methods import share
 from syft.hooks.tensor_methods import get, is_part
+from syft.program.recording.role_crossings import refuse_in_protocols
 from syft.tensors.multi_pointer import MultiPointerTensor
 from syft.torch_private import exchange_contents
 from syft.workers.client.transport import Owner
@@ -55,6 +56,7 @@ def get_(tensor: torch.Tensor, user: str | None = None, sum_results: bool = Fals
     >>> y.get_().float_precision_() is y, y
     (True, tensor([0.5000]))
     """
+    refuse_in_protocols("get_()", "use y = x.get()")
     _check_whole("get_", tensor, "get the whole: model.get()")
     several = isinstance(getattr(tensor, "child", None), MultiPointerTensor)
     if several and not sum_results:

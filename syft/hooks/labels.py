@@ -10,6 +10,7 @@ import torch
 from syft.chain.wrapper import first_link
 from syft.exceptions import NotSendable, UnsupportedOperation
 from syft.ids import new_id
+from syft.program.recording.role_crossings import refuse_in_protocols
 from syft.workers.client.transport import Owner
 from syft.workers.labels.origin import names_in
 
@@ -54,6 +55,7 @@ def tag(tensor: torch.Tensor, *tags: str, allow: Iterable[str] = ()) -> torch.Te
     >>> [found.get() for found in bob.search("#digits")]
     [tensor([1., 1.])]
     """
+    refuse_in_protocols("tag()", "tag what an execution gives")
     _check_text("tag", *tags)
     links, users = first_link(tensor).remote_links(), names_in("allow", allow)
     if users and not links:
@@ -72,6 +74,7 @@ def set_description(tensor: torch.Tensor, description: str) -> torch.Tensor:
     >>> torch.ones(2).describe("two ones").send(bob).description
     'two ones'
     """
+    refuse_in_protocols("describe()", "describe what an execution gives")
     _check_text("description", description)
     links = first_link(tensor).remote_links()
     for link in links:

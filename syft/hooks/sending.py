@@ -15,7 +15,7 @@ from syft.callers import warn_user
 from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import GraphLeftBehind, NotALeaf, NotSendable
-from syft.program.recording.role_crossings import ROLES
+from syft.program.recording.role_crossings import ROLES, refuse_in_protocols, refuse_options
 from syft.tensors.multi_pointer import combine
 from syft.tensors.pointer import make_pointer
 from syft.workers.client.connection import Connection
@@ -216,6 +216,9 @@ def send(
     """
     roles = ROLES.get()
     if roles is not None:
+        kept = not garbage_collect_data
+        settings = {"garbage_collect_data": kept, "id": id, "user": user}
+        refuse_options("send", **settings, allow_writes=allow_writes, allow=allow)
         return roles.send(tensor, locations)
     if len(locations) == 1 and id is None and user is None and allow_writes == allow == ():
         connection = owner.connection_to(locations[0])
@@ -258,6 +261,7 @@ def send_(
     >>> x.send_(bob) is x, x
     (True, (Wrapper)>[PointerTensor | me:... -> bob:...])
     """
+    refuse_in_protocols("send_()", "use y = x.send(role)")
     sent = send(tensor, *locations, owner=owner, **settings)
     if type(tensor) is Wrapper and tensor.child.at_function_level and type(sent) is Wrapper:
         tensor.child, sent.child = sent.child, tensor.child
@@ -315,6 +319,7 @@ def private_tensor(
     ...
     syft.exceptions.PermissionDenied: move: object ... on 'bob' may not go to 'alice': ...
     """
+    refuse_in_protocols("private_tensor()", "give the protocol a private tensor")
     users = names_in("allowed_users", allowed_users)
     private = _leaf_over(tensor)
     places = frozenset(names_of(allow_destinations))

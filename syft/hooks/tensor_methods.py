@@ -17,7 +17,7 @@ from syft.chain.link import PLAIN
 from syft.chain.wrapper import Wrapper, first_link
 from syft.exceptions import NothingToGet, UnsupportedOperation, UnusableSetting
 from syft.hooks.sending import Location, names_of, refuse_shared
-from syft.program.recording.role_crossings import ROLES
+from syft.program.recording.role_crossings import ROLES, refuse_in_protocols, refuse_options
 from syft.tensors.shared.shared_values import SPLIT_THERE, get_shared
 from syft.workers.execution.leaving import copy_in_graph
 from syft.workers.labels.origin import names_in
@@ -32,6 +32,7 @@ def location(tensor: torch.Tensor) -> Any:
     >>> x.location is None, x.send(bob).location is bob
     (True, True)
     """
+    refuse_in_protocols("x.location", "decide by what the function is given")
     return first_link(tensor).location
 
 
@@ -67,6 +68,7 @@ def get(
     _check_user(user)
     roles = ROLES.get()
     if roles is not None:
+        refuse_options("get", user=user, sum_results=sum_results, wait=not wait)
         return roles.get(tensor)
     link = tensor.child if type(tensor) is Wrapper else PLAIN
     shared = not link.at_function_level and link.shared_cell() is not None
@@ -137,6 +139,7 @@ def moved(
     """The tensor that :func:`move` returns, also of a part of a module."""
     roles = ROLES.get()
     if roles is not None:
+        refuse_options("move", requires_grad=requires_grad, user=user)
         return roles.send(tensor, (location,))
     refuse_shared(tensor)
     link = first_link(tensor)
@@ -214,8 +217,10 @@ def remote_get(tensor: torch.Tensor, user: str | None = None) -> torch.Tensor:
     >>> x.remote_get().get(), alice
     (tensor([1., 1.]), <VirtualWorker id:alice #objects:0>)
     """
-    if ROLES.get() is None:  # a tensor of a role is where it was sent
+    if ROLES.get() is None:
         first_link(tensor).remote_get(user)
+    else:  # a tensor of a role is where it was sent
+        refuse_options("remote_get", user=user)
     return tensor
 
 
@@ -230,6 +235,7 @@ def remote_send(tensor: torch.Tensor, location: Location, user: str | None = Non
     >>> x.get()
     (Wrapper)>[PointerTensor | me:... -> alice:...]
     """
+    refuse_in_protocols("remote_send()", "use y = x.move(role)")
     first_link(tensor).remote_send(location, user)
     return tensor
 

@@ -125,7 +125,7 @@ class Recorded:
         interface = built.blueprint.interface
         if {*interface.results} - {TENSOR}:
             instead = "make a tensor of it at the role that has it: x.new_full((), number)"
-            raise ProtocolError(f"{self.name!r} returns a number", instead)
+            raise ProtocolError(f"{self.name!r} returns a number that it computes", instead)
         inputs = range(built.blueprint.program.inputs)
         options = inputs[len(interface.kinds) :]
         cut = split(
@@ -200,10 +200,11 @@ def _refuse_frozen(seen: Sequence[warnings.WarningMessage]) -> None:
     """Raise for a path that the recording froze, and pass other warnings on."""
     for each in seen:
         if issubclass(each.category, FrozenPath):
+            decided = str(each.message).partition(", and a plan keeps")[0]
             raise ProtocolError(
-                str(each.message).partition(", and a plan keeps")[0],
-                "the roles would keep the path that is taken now: sy.cond and sy.while_loop, "
-                "inside one role, keep all",
+                f"{decided}, and each role would keep what is decided now",
+                "sy.cond and sy.while_loop inside one role keep both paths; let a number stay a "
+                "tensor",
             )
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 

@@ -196,7 +196,7 @@ def test_a_number_is_no_result(hook):
     def foo(x, n):
         return x.send(alice), n + 1
 
-    with pytest.raises(ProtocolError, match="'foo' returns a number"):
+    with pytest.raises(ProtocolError, match="'foo' returns a number that it computes"):
         recorded(foo, torch.ones(2), 3, alice=None)
 
 

@@ -165,6 +165,38 @@ def test_roles_are_found_in_functions_inside():
     assert named_in([outer]) == {"zoe": zoe}
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (lambda x: x.send("alice", id=0), r"send\(id=...\)"),
+        (lambda x: x.send("alice", user="ann"), r"send\(user=...\)"),
+        (lambda x: x.send("alice", allow=["ann"]), r"send\(allow=...\)"),
+        (lambda x: x.send("alice", allow_writes=["ann"]), r"send\(allow_writes=...\)"),
+        (lambda x: x.send("alice", garbage_collect_data=False), r"garbage_collect_data=...\)"),
+        (lambda x: x.move("alice", requires_grad=True), r"move\(requires_grad=...\)"),
+        (lambda x: x.move("alice", user="ann"), r"move\(user=...\)"),
+        (lambda x: x.get(user="ann"), r"get\(user=...\)"),
+        (lambda x: x.get(wait=False), r"get\(wait=...\)"),
+        (lambda x: x.get(sum_results=True), r"get\(sum_results=...\)"),
+        (lambda x: x.remote_get(user="ann"), r"remote_get\(user=...\)"),
+        (lambda x: x.send_("alice"), r"send_\(\)"),
+        (lambda x: x.get_(), r"get_\(\)"),
+        (lambda x: x.remote_send("alice"), r"remote_send\(\)"),
+        (lambda x: x.tag("#x"), r"tag\(\)"),
+        (lambda x: x.describe("x"), r"describe\(\)"),
+        (lambda x: x.private_tensor(["ann"]), r"private_tensor\(\)"),
+        (lambda x: x.location or x, "x.location"),
+    ],
+)
+def test_what_would_mean_nothing_in_a_protocol_is_refused(hook, body, text):
+    """It was taken, and nothing came of it."""
+    protocol = sy.protocol(alice=RoleWorker())(lambda x: body(x * 1))
+    with pytest.raises(ProtocolError, match=rf"{text} in the function of a protocol \(\S+:\d+\)"):
+        protocol.build(torch.ones(1))
+    x = torch.ones(1)
+    assert x.tag("#x").location is None and x.tags == {"#x"}
+
+
 def test_a_role_that_only_a_module_knows(hook, pair):
     def part(role):
         return nn.Linear(2, 2).send(role)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from syft.exceptions import ProtocolError
 from syft.ops.nested import leaves
 from syft.ops.table import BY_NAME, Function
 from syft.program.program import RoleMark
@@ -37,6 +38,34 @@ class RoleRecorder(Protocol):
 
 ROLES: ContextVar[RoleRecorder | None] = ContextVar("roles", default=None)
 """What records the roles of the function that runs, if it has roles."""
+
+
+def refuse_in_protocols(what: str, instead: str) -> None:
+    """Raise for something that would mean nothing in a function of several roles, which is running.
+
+    Raises :class:`~syft.exceptions.ProtocolError`.
+
+    >>> refuse_in_protocols("x.send_(...)", "y = x.send(...)")
+    """
+    if ROLES.get() is not None:
+        raise ProtocolError(f"{what} in the function of a protocol ({user_line()})", instead)
+
+
+def refuse_options(method: str, **given: Any) -> None:
+    """Raise for options that nobody would look at in a function of several roles.
+
+    Raises :class:`~syft.exceptions.ProtocolError`.
+
+    >>> refuse_options("send", user=None, allow=())
+    >>> refuse_options("send", user="ann", allow=())
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.ProtocolError: send(user=...) in the function of a protocol (...): leave it out.
+    """
+    for name, value in given.items():
+        if value is not None and value is not False and value != ():
+            what = f"{method}({name}=...) in the function of a protocol ({user_line()})"
+            raise ProtocolError(what, "leave it out")
 
 
 class Crossing(NamedTuple):
