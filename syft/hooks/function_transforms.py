@@ -299,8 +299,8 @@ class _SameDraws(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._drawn: list[torch.Tensor] = []
-        self._left: list[torch.Tensor] | None = None
+        self._drawn: list[tuple[int, torch.Tensor]] = []
+        self._left: list[tuple[int, torch.Tensor]] | None = None
 
     def begin_row(self) -> None:
         """The next draw is the first of a row."""
@@ -318,9 +318,12 @@ class _SameDraws(TorchFunctionMode):
             raise UnsupportedOperation(NAMES[number], "vmap(randomness='same')", instead)
         if self._left is None:
             drawn = func(*args, **kwargs)
-            self._drawn.append(drawn.detach().clone())  # a row may write to its own
+            self._drawn.append((number, drawn.detach().clone()))  # a row may write to its own
             return drawn
-        return self._left.pop(0).clone()
+        if not self._left or self._left[0][0] != number:
+            instead = "let each row draw what the first one does, in its order"
+            raise UnsupportedOperation(NAMES[number], "vmap(randomness='same')", instead)
+        return self._left.pop(0)[1].clone()
 
 
 _DRAWN_BY_SHAPE: Final = {

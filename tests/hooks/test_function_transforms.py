@@ -5,6 +5,7 @@ What it computes is compared with torch's own in ``tests/programs``.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -139,6 +140,19 @@ def test_draws_that_a_row_decides_are_refused(bob: sy.VirtualWorker) -> None:
         torch.func.vmap(lambda row: row, out_dims=None)(x)
     with pytest.raises(ValueError, match="nothing but tensors"):
         torch.func.vmap(lambda row: 3)(x)
+
+
+ROWS_APART: dict[str, Any] = {
+    "more": lambda row, turn: sum(torch.rand_like(row) for _ in range(turn + 1)),
+    "others": lambda row, turn: (torch.randn_like if turn else torch.rand_like)(row),
+}
+
+
+@pytest.mark.parametrize("name", ROWS_APART)
+def test_rows_that_draw_otherwise_are_refused(bob: sy.VirtualWorker, name: str) -> None:
+    turns, x = itertools.count(), X.clone().send(bob)
+    with pytest.raises(UnsupportedOperation, match="draw what the first one does"):
+        torch.func.vmap(lambda row: ROWS_APART[name](row, next(turns)), randomness="same")(x)
 
 
 def test_a_plan_of_rows_is_for_a_number_of_rows(hook: sy.TorchHook) -> None:
