@@ -15,8 +15,9 @@ import os
 import socket
 import ssl
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import BinaryIO
 from urllib.parse import SplitResult, urlsplit
@@ -63,27 +64,64 @@ def check_parser() -> argparse.ArgumentParser:
     parser.add_argument("--fingerprint", help="that of the worker's certificate, as it printed it")
     parser.add_argument("--ca-file", metavar="FILE", help="certificates that vouch for it, in PEM")
     parser.add_argument(
-        "--timeout", type=float, default=5.0, metavar="SECONDS", help="how long it may take (5)"
+        "--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="how long it may take (5)"
     )
     return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise ValueError(text)
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"  # argparse names a type so where a value is wrong
 
 
 def check(arguments: Sequence[str]) -> int:
     """Whether a worker answers: 0, or 1 and a line on the error stream that says why not."""
     options = check_parser().parse_args(arguments)
     began = time.monotonic()
-    try:
-        parts = urlsplit(options.address)
-        if parts.scheme == "http":
-            _ask_page(parts, options.timeout)
-        else:
-            _ask_worker(parts, options)
-    except (OSError, ValueError, http.client.HTTPException, Unwell) as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        print(f"syft: no answer of a worker at {options.address}: {said}", file=sys.stderr)
-        return 1
-    print(f"ok: {options.address} answered in {1000 * (time.monotonic() - began):.0f} ms")
-    return 0
+    error = _within(options.timeout, lambda: _ask(options))
+    if error is None:
+        print(f"ok: {options.address} answered in {1000 * (time.monotonic() - began):.0f} ms")
+        return 0
+    if not isinstance(error, OSError | ValueError | http.client.HTTPException | Unwell):
+        raise error
+    said = " ".join(str(error).split()) or type(error).__name__
+    print(f"syft: no answer of a worker at {options.address}: {said}", file=sys.stderr)
+    return 1
+
+
+def _within(seconds: float, act: Callable[[], None]) -> Exception | None:
+    """What ``act`` raises, or that it takes longer: then nobody waits for it any more.
+
+    Nothing else ends in time whatever the other end does, which may send a byte now and then, and
+    names are looked up by the system.
+    """
+    outcome: list[Exception | None] = []
+
+    def run() -> None:
+        try:
+            act()
+            outcome.append(None)
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name="syft check", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    late = not outcome or isinstance(outcome[0], TimeoutError)
+    return Unwell("it does not answer in time") if late else outcome[0]
+
+
+def _ask(options: argparse.Namespace) -> None:
+    parts = urlsplit(options.address)
+    if parts.scheme == "http":
+        _ask_page(parts, options.timeout)
+    else:
+        _ask_worker(parts, options)
 
 
 def _ask_page(parts: SplitResult, seconds: float) -> None:
@@ -100,20 +138,15 @@ def _ask_page(parts: SplitResult, seconds: float) -> None:
 
 def _ask_worker(parts: SplitResult, options: argparse.Namespace) -> None:
     """Open a WebSocket, have a ping answered, and take leave."""
-    until = time.monotonic() + options.timeout
-    sock = _connected(parts, options)
-    try:
-        stream = sock.makefile("rb")
+    with _connected(parts, options) as sock, sock.makefile("rb") as stream:
         _open(sock, stream, parts)
         sock.sendall(_masked(_PING, b"syft"))
-        while (frame := _frame(stream, sock, until)) != (_PONG, b"syft"):
+        while (frame := _frame(stream)) != (_PONG, b"syft"):
             if frame[0] == _CLOSE:
                 raise Unwell(frame[1][2:].decode(errors="replace") or "it closes the connection")
         sock.sendall(_masked(_CLOSE, b"\x03\xe8"))
-        while _frame(stream, sock, until)[0] != _CLOSE:
+        while _frame(stream)[0] != _CLOSE:
             pass
-    finally:
-        sock.close()
 
 
 def _connected(parts: SplitResult, options: argparse.Namespace) -> socket.socket:
@@ -170,12 +203,8 @@ def _masked(first: int, payload: bytes) -> bytes:
     return bytes((first, 0x80 | len(payload))) + bytes(4) + payload
 
 
-def _frame(stream: BinaryIO, sock: socket.socket, until: float) -> tuple[int, bytes]:
+def _frame(stream: BinaryIO) -> tuple[int, bytes]:
     """The next frame, which is a short one as long as nobody has said who is calling."""
-    left = until - time.monotonic()
-    if left <= 0:
-        raise Unwell("it does not answer in time")
-    sock.settimeout(left)
     head = stream.read(2)
     size = head[1] if len(head) == 2 else 126
     payload = stream.read(size) if size < 126 else b""

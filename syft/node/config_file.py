@@ -1,8 +1,9 @@
 """``syft worker --config FILE``: the options of the command in a TOML file.
 
-A key is an option without its dashes.  What the file says is put before what was typed, as if it
-had been typed, so each is read and checked in one way, and what was typed wins.  The options of a
-file of data are a table of their own::
+A key is an option without its dashes.  The file and what was typed are read and checked each by
+itself, in one way: so no option that is typed is about a file of data that the file names.  Then
+what the file says is put before what was typed, and what was typed wins, but for files of data:
+those are added.  The options of a file of data are a table of their own::
 
     id = "bob"
     token-file = "/etc/syft/tokens.json"
@@ -24,7 +25,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from syft.exceptions import FileRefused
 
@@ -34,10 +35,29 @@ _BY_NAME: Final = ("limit", "destination")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
+class OptionsParser(argparse.ArgumentParser):
+    """Reads options that are typed, or those of a file: ``path``, which errors name.
+
+    >>> parser = OptionsParser(); parser.path = "worker.toml"
+    >>> parser.parse_args(["--port"])
+    Traceback (most recent call last):
+    ...
+    syft.exceptions.FileRefused: Cannot use 'worker.toml': unrecognized arguments: --port. ...
+    """
+
+    path: str | None = None
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end; of a file, raise it."""
+        if self.path is not None:
+            raise FileRefused(self.path, message, "see syft worker --help")
+        super().error(message)
+
+
 class WorkerOptions:
     """The options of a command that a file may have, as its parser knows them.
 
-    >>> parser = argparse.ArgumentParser()
+    >>> parser = OptionsParser()
     >>> _ = parser.add_argument("--port", type=int), parser.add_argument("--config")
     >>> WorkerOptions(parser).from_table({"port": 8777}, "worker.toml")
     ['--port=8777']
@@ -48,7 +68,8 @@ class WorkerOptions:
 called so. Instead: the nearest is 'port'.
     """
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
+    def __init__(self, parser: OptionsParser) -> None:
+        self._parser = parser
         actions = parser._option_string_actions  # argparse has no other list of them
         self._known = {name[2:]: one for name, one in actions.items() if name.startswith("--")}
         for name in ("help", _CONFIG, "print-config"):
@@ -61,22 +82,42 @@ called so. Instead: the nearest is 'port'.
     def with_file(self, arguments: Sequence[str]) -> list[str]:
         """The arguments, after those of the file that ``--config`` names among them.
 
-        Raises :class:`~syft.exceptions.FileRefused`, and :class:`OSError` if it cannot be read.
+        Raises :class:`~syft.exceptions.FileRefused`, and :class:`OSError` if it cannot be read;
+        ends as a parser does if what is typed is wrong by itself.
         """
-        typed, path = list(arguments), None
-        for at, one in enumerate(typed):
-            if one == f"--{_CONFIG}" and at + 1 < len(typed):
-                path = typed[at + 1]
-            elif one.startswith(f"--{_CONFIG}="):
-                path = one.partition("=")[2]
+        path: str | None = self._parser.parse_args(arguments).config
         if path is None:
-            return typed
+            return list(arguments)
         with open(path, "rb") as file:
             try:
                 table = tomllib.load(file)
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
                 raise FileRefused(path, f"it is no TOML ({error})", "mend it") from None
-        return [*self.from_table(table, path), *typed]
+        self._check(self.from_table(table, path), path)
+        for key, values in self._said(arguments):
+            table = self._without(table, key, values)
+        return [*self.from_table(table, path), *arguments]
+
+    def _check(self, arguments: list[str], path: str) -> None:
+        """Raise :class:`~syft.exceptions.FileRefused` for a file that says nothing of its own."""
+        self._parser.path = path
+        try:
+            self._parser.parse_args(arguments)
+        finally:
+            self._parser.path = None
+
+    def _without(self, table: dict[str, Any], key: str, values: list[str]) -> dict[str, Any]:
+        """A table without what a typed option that may be repeated stands for instead."""
+        if key not in table or key == "data" or not self._is_repeated(key):
+            return table
+        if key not in _BY_NAME:
+            return {name: one for name, one in table.items() if name != key}
+        names = {value.partition("=")[0] for value in values}
+        given = _by_name(table[key])
+        return {**table, key: [one for one in given if one.partition("=")[0] not in names]}
+
+    def _is_repeated(self, key: str) -> bool:
+        return type(self._known[key]).__name__ == "_AppendAction"
 
     def from_table(self, table: dict[str, Any], path: str) -> list[str]:
         """The arguments that say the same as a table of the file at ``path``."""
@@ -115,16 +156,24 @@ called so. Instead: the nearest is 'port'.
             if not isinstance(value, bool):
                 raise FileRefused(path, f"{key!r} is neither true nor false", "write one of them")
             return [option] if value else []
-        if isinstance(value, dict) and key in _BY_NAME:
-            value = [f"{name}={one}" for name, one in value.items()]
-        values = value if isinstance(value, list) else [value]
-        if any(isinstance(one, dict | list | bool) for one in values):
-            raise FileRefused(path, f"{key!r} is no text or number", f"see {option} in the help")
+        values = self._values(key, value, path)
         if isinstance(action.nargs, str):
-            return [option, *map(str, values)]
-        if len(values) != 1 and type(action).__name__ != "_AppendAction":
+            return [option, *values]
+        if len(values) != 1 and not self._is_repeated(key):
             raise FileRefused(path, f"{key!r} has {len(values)} values", "give it one")
         return [f"{option}={one}" for one in values]
+
+    def _values(self, key: str, value: Any, path: str) -> list[str]:
+        """The values of an option, as they are typed."""
+        if key in _BY_NAME:
+            value = _by_name(value)
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(one, dict | list | bool) for one in values):
+            raise FileRefused(path, f"{key!r} is no text or number", f"see --{key} in the help")
+        texts = list(map(str, values))
+        if isinstance(self._known[key].nargs, str) and any(one.startswith("--") for one in texts):
+            raise FileRefused(path, f"{key!r} has a value that begins with --", "name it otherwise")
+        return texts
 
     # ---------------------------------------------------------------------------- to a file
 
@@ -132,7 +181,7 @@ called so. Instead: the nearest is 'port'.
         """The file that says the same as arguments, which were read without an error; options that
         were not given are comments.
 
-        >>> parser = argparse.ArgumentParser()
+        >>> parser = OptionsParser()
         >>> _ = parser.add_argument("--port", type=int, default=8777), parser.add_argument("--id")
         >>> print(WorkerOptions(parser).shown(["--id", "bob"]))
         # port = 8777
@@ -147,7 +196,7 @@ called so. Instead: the nearest is 'port'.
                 files[-1][key] = self._about_file(key, values, files[-1].get(key, []))
             elif self._known[key].nargs == 0:
                 given[key] = True
-            elif type(self._known[key]).__name__ == "_AppendAction":
+            elif self._is_repeated(key):
                 given.setdefault(key, []).extend(values)
             else:
                 given[key] = values[0]
@@ -174,11 +223,8 @@ called so. Instead: the nearest is 'port'.
             values = [first] if joined else []
             while waiting and not waiting[0].startswith("--"):
                 values.append(waiting.pop(0))
-            known = [key for key in self._known if key == name] or [
-                key for key in self._known if key.startswith(name)
-            ]
-            if len(known) == 1:  # none: --config itself
-                yield known[0], values
+            if name in self._known:  # --config itself is not
+                yield name, values
 
     def _line(self, key: str, value: Any) -> str:
         action = self._known.get(key)
@@ -190,6 +236,11 @@ called so. Instead: the nearest is 'port'.
                 return f"# {key} ="
             return f"# {key} = {_toml(default, True)}"
         return f"{key} = {_toml(value, action is not None and action.type is not None)}"
+
+
+def _by_name(value: Any) -> Any:
+    """What a table of names says, as it is typed; anything else as it is."""
+    return [f"{name}={one}" for name, one in value.items()] if isinstance(value, dict) else value
 
 
 def _toml(value: Any, numbers: bool) -> str:

@@ -12,8 +12,11 @@ otherwise: the names of users are in the counts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import socket
+import socketserver
 import sys
 import threading
 import time
@@ -49,7 +52,8 @@ class MetricsServer:
     def __init__(self, server: WebsocketServerWorker, host: str, port: int) -> None:
         handler = type("Handler", (_Handler,), {"worker": server})
         self._http = _Http((host, port), handler)
-        self.address = "{}:{}".format(*self._http.server_address[:2])
+        where, at = self._http.server_address[:2]
+        self.address = f"[{where!s}]:{at}" if ":" in str(where) else f"{where!s}:{at}"
         """Where it answers: host and port."""
         self._thread = threading.Thread(target=self._http.serve_forever, name="syft metrics")
         self._thread.daemon = True
@@ -63,16 +67,34 @@ class MetricsServer:
 
 
 class _Http(ThreadingHTTPServer):
+    """Answers a few questions at a time, each within some seconds, however slowly it is asked."""
+
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, address: tuple[str, int], handler: Any) -> None:
         self._free = threading.Semaphore(_MOST_AT_ONCE)
-        super().__init__(*arguments)
+        self._until: dict[Any, float] = {}
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family = found[0][0]
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Bind the socket; the name of this machine, for which others would be asked, is unused."""
+        socketserver.TCPServer.server_bind(self)
+
+    def service_actions(self) -> None:
+        """Hang up on who has taken too long; called twice a second."""
+        now = time.monotonic()
+        for request, until in tuple(self._until.items()):
+            if now > until:
+                with contextlib.suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer on another thread, if not too many are at it."""
         if self._free.acquire(blocking=False):
+            self._until[request] = time.monotonic() + _PATIENCE
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -82,6 +104,7 @@ class _Http(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            del self._until[request]
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:

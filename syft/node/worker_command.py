@@ -15,12 +15,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syft.exceptions import SyftError, UnusableSetting
 from syft.node.announcement import announcement
 from syft.node.approve_command import read_approvals
-from syft.node.config_file import WorkerOptions
+from syft.node.config_file import OptionsParser, WorkerOptions
 from syft.node.destinations import add_destination_option, read_destinations
 from syft.node.freed_memory import KEPT, keep_freed_memory
 from syft.node.log_command import audit_path
@@ -53,7 +53,7 @@ def add_command(commands: Commands) -> None:
     ('127.0.0.1', 67108864)
     """
     text = "serve data to other processes, until Ctrl-C or SIGTERM"
-    parser = commands.add_parser("worker", help=text, description=text)
+    parser = commands.add_parser("worker", help=text, description=text, allow_abbrev=False)
     parser.add_argument("--id", default="worker", help="the worker's name (worker)")
     parser.add_argument(
         "--log", choices=FORMATS, default="text", help="how the log is written (text)"
@@ -71,9 +71,10 @@ def add_command(commands: Commands) -> None:
     )
     parser.add_argument(
         "--config",
+        action=_Once,
         metavar="FILE",
         help="a TOML file with these options, a key each, and a table [[data]] for each file; what "
-        "is typed beside it wins",
+        "is typed beside it wins, and files of data are added",
     )
     parser.add_argument(
         "--print-config",
@@ -211,6 +212,15 @@ def _add_metrics_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--metrics-host", default="127.0.0.1", help="(this machine alone)")
 
 
+class _Once(argparse.Action):
+    """An option that may not be repeated."""
+
+    def __call__(self, parser: Any, options: Any, values: Any, option: str | None = None) -> None:
+        if getattr(options, self.dest) is not None:
+            parser.error(f"{option} is given twice")
+        setattr(options, self.dest, values)
+
+
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port < 1 << 16:
@@ -268,8 +278,8 @@ def worker_options() -> WorkerOptions:
     >>> worker_options().from_table({"id": "bob"}, "worker.toml")
     ['--id=bob']
     """
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers()
+    parser = argparse.ArgumentParser(prog="syft")
+    commands: Any = parser.add_subparsers(parser_class=OptionsParser)
     add_command(commands)
     return WorkerOptions(commands.choices["worker"])
 

@@ -90,6 +90,7 @@ def test_the_proxy_is_the_one_that_the_worker_trusts() -> None:
     (proxy,) = options.trusted_proxy
     assert f"ipv4_address: {proxy} }}" in text.partition("  proxy:")[2]
     nginx = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    assert "location = /bob {" in nginx
     assert "X-Forwarded-For $proxy_add_x_forwarded_for" in nginx
     assert f"proxy_ssl_name {options.cert_name[0]};" in nginx
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,7 +89,7 @@ def answering(*answers: bytes) -> Iterator[str]:
     [
         (b"HTTP/1.1 200 OK\r\n\r\n", "it is no WebSocket (HTTP/1.1 200 OK)"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "it is no WebSocket (SSH-2.0-OpenSSH)"),
-        (b"", "timed out"),
+        (b"", "it does not answer in time"),
         (b"HTTP/1.1 101 x\r\nSec-WebSocket-Accept: no\r\n\r\n", "it is no WebSocket"),
     ],
 )
@@ -96,6 +97,53 @@ def test_what_is_no_worker(capsys: pytest.CaptureFixture[str], answer: bytes, sa
     with answering(answer) as address:
         assert syft_command.main(["check", address, "--timeout", "0.5"]) == 1
     assert said in capsys.readouterr().err
+
+
+@contextmanager
+def dripping(scheme: str) -> Iterator[str]:
+    """A server that sends a byte of an answer now and then."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        over = threading.Event()
+
+        def serve() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                sock.recv(4096)
+                while not over.wait(0.1):
+                    sock.sendall(b"H")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/readyz"
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["ws", "http"])
+def test_who_answers_a_byte_at_a_time_does_not_answer_in_time(
+    capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    began = time.monotonic()
+    with dripping(scheme) as address:
+        assert syft_command.main(["check", address, "--timeout", "0.5"]) == 1
+        assert time.monotonic() - began < 5
+    assert "it does not answer in time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "x"])
+def test_times_that_are_none(capsys: pytest.CaptureFixture[str], seconds: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        syft_command.main(["check", "ws://127.0.0.1:1", "--timeout", seconds])
+    assert ended.value.code == 2 and "invalid number of seconds value" in capsys.readouterr().err
+
+
+def test_a_mistake_of_ours_is_no_answer_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(options: object) -> None:
+        raise ZeroDivisionError("a mistake of ours")
+
+    monkeypatch.setattr(syft_command, "_ask", fail)
+    with pytest.raises(ZeroDivisionError):
+        syft_command.main(["check", "ws://127.0.0.1:1"])
 
 
 @pytest.mark.parametrize("address", ["", "dan", "ws://dan", "ws://127.0.0.1:x", "ftp://dan:1"])

@@ -78,6 +78,55 @@ def test_what_is_typed_wins_wherever_it_stands(file: Path) -> None:
         assert (found["id"], found["lease"], found["memory"]) == ("bob", 5.5, 2_000_000_000)
 
 
+def test_nothing_typed_is_about_a_file_of_data_of_the_file(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one of them would have become public."""
+    for option in ("--public", "--tag=x", "--private=eve"):
+        with pytest.raises(SystemExit) as ended:
+            main(["worker", "--config", str(file), option])
+        assert ended.value.code == 2
+        said = capsys.readouterr().err
+        assert f"{option.partition('=')[0]} belongs to the --data before it, and there is" in said
+    found = parsed("--config", str(file), "--data", "more.csv", "--public")["data"]
+    assert isinstance(found, list)
+    assert [(one.path, one.readers) for one in found] == [
+        *(("ages.csv", None), ("study.npz", ["ann"]), ("more.csv", None))
+    ]
+
+
+@pytest.mark.parametrize("option", ["--conf", "--con", "--confi"])
+def test_no_option_is_abbreviated(
+    file: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    """The worker would have started without the file."""
+    for arguments in ([option, str(file)], [f"{option}={file}"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["worker", *arguments])
+        assert ended.value.code == 2 and "unrecognized arguments" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command_line().parse_args(["worker", "--por", "1"])
+
+
+def test_one_file_has_the_options(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["worker", "--config", str(file), f"--config={file}"])
+    assert "--config is given twice" in capsys.readouterr().err
+
+
+def test_what_is_typed_wins_over_what_may_be_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "worker.toml"
+    path.write_text(
+        'dial = ["10.0.0.0/8"]\ntrusted-proxy = ["10.0.0.0/8", "unix"]\n[limit]\nobjects = 10\n'
+        'tags = 7\n[destination]\nalice = "/a.sock"\ndan = "/d.sock"'
+    )
+    typed = ["--trusted-proxy", "10.0.0.7", "--limit", "objects=5", "--destination=dan=/e.sock"]
+    found = parsed("--config", str(path), *typed)
+    assert found["trusted_proxy"] == ["10.0.0.7"] and found["dial"] == ["10.0.0.0/8"]
+    assert found["limit"] == [("tags", 7), ("objects", 5)]
+    assert found["destination"] == ["alice=/a.sock", "dan=/e.sock"]
+
+
 def test_what_is_printed_says_the_same(
     file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -115,6 +164,15 @@ def test_every_option_can_be_in_a_file(tmp_path: Path, capsys: pytest.CaptureFix
         ("id = ['a', 'b']", "'id' has 2 values"),
         ("port = true", "'port' is no text or number"),
         ("[port]\nx = 1", "'port' is no text or number"),
+        (
+            "[[data]]\nfile = 'a'\nprivate = []",
+            "argument --private: expected at least one argument",
+        ),
+        ("[[data]]\nfile = 'a'\ntag = ['a', '--public']", "'tag' has a value that begins with --"),
+        ("[[data]]\nfile = 'a'\nprivate = ['-x']", "argument --private: expected at least one"),
+        ("[[data]]\nfile = 'a'\npublic = true\nprivate = 'ann'", "a: "),
+        ("dial = [true]", "'dial' is no text or number"),
+        ("port = 'x'", "argument --port: invalid port value: 'x'"),
         ("id = ", "it is no TOML"),
         ("id = '\xff'", "it is no TOML"),
     ],
@@ -152,10 +210,10 @@ def test_a_limit_that_lets_nothing_through_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: str
 ) -> None:
     (tmp_path / "worker.toml").write_text(limit)
-    with pytest.raises(SystemExit) as ended:
-        main(["worker", "--config", str(tmp_path / "worker.toml")])
+    assert main(["worker", "--config", str(tmp_path / "worker.toml")]) == NOT_STARTED
     name = limit.partition("]\n")[2] or limit
-    assert ended.value.code == 2 and name.split(" ")[0] in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert name.split(" ")[0] in line and "worker.toml" in line
 
 
 def test_a_worker_of_a_file(hook: sy.TorchHook, file: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 import urllib.error
@@ -17,10 +18,13 @@ import pytest
 import torch
 
 import syft as sy
+import syft_command
+from syft.node import metrics
 from syft.node.cli import main
 from syft.node.metrics import _MOST_AT_ONCE, MetricsServer, samples
 from syft.trust import chained_log
 from syft.trust.tokens import TokenBook
+from syft.workers.sockets.admission import Admissions
 from tests.node.started import StartedWorker
 
 
@@ -136,6 +140,70 @@ def test_who_says_nothing_keeps_nobody_from_asking(hook: sy.TorchHook) -> None:
         for one in silent:
             one.close()
     assert not [one for one in threading.enumerate() if one.name == "syft metrics"]
+
+
+def test_who_asks_a_byte_at_a_time_is_hung_up_on(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if each byte comes in time; and so is who does not read the answer."""
+    monkeypatch.setattr(metrics, "_PATIENCE", 1.0)
+    with sy.WebsocketServerWorker(hook, port=0, id="dan") as server, supervised(server) as address:
+        host, port = address.split(":")
+        began = time.monotonic()
+        with socket.create_connection((host, int(port))) as slow:
+            slow.settimeout(0.1)
+            gone = False
+            while not gone:
+                try:
+                    slow.sendall(b"G")
+                    gone = slow.recv(1) == b""
+                except TimeoutError:
+                    pass
+                except OSError:
+                    gone = True
+                assert time.monotonic() - began < 4, "a time limit for each byte is none"
+        assert page(address, "/healthz")[0] == 200
+
+
+def test_users_come_and_go_while_they_are_counted() -> None:
+    """A dictionary must not be walked through while another thread adds to it."""
+    known, over = Admissions(), threading.Event()
+
+    def churn() -> None:
+        number = 0
+        while not over.is_set():
+            held = [known.account(f"{number} {one}", None) for one in range(50)]
+            number += 1
+        del held
+
+    threads = [threading.Thread(target=churn) for _ in range(2)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            assert all(kind == "user" for kind, _ in known.accounts())
+    finally:
+        over.set()
+        sys.setswitchinterval(before)
+        for thread in threads:
+            thread.join()
+    assert not known.accounts()
+
+
+def test_an_address_of_ipv6(hook: sy.TorchHook) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"no IPv6 here ({error})")
+    with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
+        asked = MetricsServer(server, "::1", 0)
+        assert asked.address.startswith("[::1]:")
+        assert page(asked.address, "/metrics")[0] == 200
+        assert syft_command.main(["check", f"http://{asked.address}/metrics"]) == 0
+        asked.close()
 
 
 def test_the_command_says_where_it_is_supervised(hook: sy.TorchHook, tmp_path: Path) -> None:

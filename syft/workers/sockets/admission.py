@@ -73,8 +73,9 @@ class Admissions:
         return {"connections": self.most, **asdict(of_peers)}
 
     def accounts(self) -> dict[tuple[str, str], Account]:
-        """All accounts that are in use, by whose they are."""
-        return dict(self._accounts)
+        """All accounts that are in use, by whose they are; any thread may ask."""
+        found = ((ref.key, ref()) for ref in self._accounts.valuerefs())
+        return {who: account for who, account in found if account is not None}
 
 
 def whose(user: str | None, host: str | None) -> tuple[str, str]:
