@@ -60,8 +60,8 @@ class RoleProgram:
 
 
 def _by_rank(ranks: tuple[int | None, ...]) -> dict[int, tuple[int, ...]]:
-    found: dict[int, tuple[int, ...]] = {}
+    found: dict[int, list[int]] = {}
     for place, rank in enumerate(ranks):
         if rank is not None:
-            found[rank] = (*found.get(rank, ()), place)
-    return found
+            found.setdefault(rank, []).append(place)
+    return {rank: tuple(places) for rank, places in found.items()}

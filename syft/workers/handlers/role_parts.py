@@ -10,7 +10,8 @@ arrival gives the same results.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import contextlib
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -34,16 +35,22 @@ from syft.workers.handlers.programs import lowered
 
 _IN_ORDER: Final = GRADIENT | SETS_GRADIENT | READS_GRADIENT | JOINS
 """Flags of the operations that run after everything before them, and before all after them."""
-_MOST_CUT: Final = 1 << 14
-"""A program of more actions than this is one part: to cut it would take long."""
+_MOST_FOLLOWED: Final = 1 << 27
+"""The most inputs times actions of a program that is cut; one of more is one part."""
+_OF_USERS: Final = -1
+"""The one place in memory of the inputs of users."""
+_MOST_STEPS: Final = 1 << 22
+"""The most places in memory that the actions of a program touch, all together, if it is cut.  What
+is recorded touches a few for each action: a program cannot take long to cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """The actions of a program that need the same inputs, as a program of their own.
 
-    ``needs`` are the places of those inputs; the part ``takes`` the values of slots of the whole
-    program and ``makes`` others.  ``after`` are the places of the parts that run before it.
+    It ``takes`` the values of slots of the whole program and ``makes`` others.  ``needs`` are the
+    places of the inputs among what it takes, and ``after`` those of the parts that run before it,
+    which may need others.
     """
 
     needs: frozenset[int]
@@ -85,7 +92,13 @@ def parted(program: Program, of_users: Container[int]) -> PartedProgram:
     >>> [sorted(part.needs) for part in cut.parts], [sorted(parts) for parts in cut.outputs]
     ([[0], [1]], [[0], [1]])
     """
-    order = _Order(program, of_users)
+    if program.inputs * len(program.actions) <= _MOST_FOLLOWED:
+        with contextlib.suppress(_TooLong):
+            return _cut_by(program, _Order(program, of_users))
+    return _cut_by(program, _Whole(program))
+
+
+def _cut_by(program: Program, order: _Order | _Whole) -> PartedProgram:
     groups: dict[int, list[int]] = defaultdict(list)
     for index, needs in enumerate(order.needs):
         groups[needs].append(index)
@@ -100,10 +113,16 @@ def _slots(operands: Iterable[Any]) -> set[int]:
     return {slot.index for slot in slots_in(tuple(operands))}
 
 
+def _written(action: Action) -> set[int]:
+    return _slots(written_by(action))
+
+
 class _Cut:
     """The parts of a program, as lists of the places of their actions."""
 
-    def __init__(self, program: Program, order: _Order, groups: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, program: Program, order: _Order | _Whole, groups: Sequence[Sequence[int]]
+    ) -> None:
         self._program, self._order, self._groups = program, order, groups
         self._part_of = {index: place for place, group in enumerate(groups) for index in group}
         self._users: dict[int, set[int]] = defaultdict(set)
@@ -111,8 +130,9 @@ class _Cut:
         for index, slots in enumerate(reads_in(program)):
             for slot in slots:
                 self._users[slot].add(self._part_of[index])
-        for output in program.outputs:
-            self._users[output.index].add(-1)
+        self._times = Counter(output.index for output in program.outputs)
+        for slot in self._times:
+            self._users[slot].add(-1)
 
     def after_output(self, output: Slot) -> frozenset[int]:
         """The parts after which an output is what it is at the end: if nothing else refers to its
@@ -123,7 +143,7 @@ class _Cut:
 
     def is_alone(self, output: Slot) -> bool:
         """Whether the memory of an output is nobody else's: it was made for it."""
-        once = self._program.outputs.count(output) == 1
+        once = self._times[output.index] == 1
         return once and self._users[output.index] == {-1} and self._order.is_own(output.index)
 
     def part(self, place: int) -> Part:
@@ -135,7 +155,7 @@ class _Cut:
         makes = [slot for slot in sorted(made) if self._users[slot] - {place}]
         before: set[int] = set().union(*map(order.before.__getitem__, picked))
         after = frozenset(map(self._part_of.__getitem__, before)) - {place}
-        needs = frozenset(_bits(order.needs[picked[0]]))
+        needs = frozenset(slot for slot in takes if slot < self._program.inputs)
         own = self._program_of(picked, takes, makes)
         return Part(needs, tuple(takes), tuple(makes), after, lowered(own))
 
@@ -152,15 +172,45 @@ class _Cut:
         return Program(len(takes), moved_actions, outputs, 0, (), lines)
 
 
+class _TooLong(Exception):
+    """To say what the actions of a program wait for would take long."""
+
+
+class _Whole:
+    """The order of a program that is one part: each action needs all inputs."""
+
+    def __init__(self, program: Program) -> None:
+        count = len(program.actions)
+        self.needs = [0] * count
+        self.before: list[set[int]] = [set()] * count
+        self.changes = program.given > program.inputs
+        self._last = {count - 1} if count else set()
+
+    def before_end(self, slot: int) -> set[int]:
+        """The actions after which the elements of a slot are what they are at the end."""
+        return self._last
+
+    def is_own(self, slot: int) -> bool:
+        """Whether the memory of a slot was made for it: that is not known."""
+        return False
+
+    def maker_of(self, slot: int) -> int:
+        """The action that makes a slot of which it is known."""
+        raise LookupError(slot)
+
+
 class _Order:
-    """What each action of a program has to wait for.  Sets of inputs, and of places in memory, are
-    numbers, each member a bit."""
+    """What each action of a program has to wait for.  Sets of inputs are numbers, each member a
+    bit.  A place in memory is called by the slot that it was made for.
+
+    Raises :class:`_TooLong`.
+    """
 
     def __init__(self, program: Program, of_users: Container[int]) -> None:
         self._program = program
         self._makers: dict[int, int] = {}
-        self._memory: dict[int, int] = {}
-        """For each slot the memory in which it may lie."""
+        self._memory: dict[int, frozenset[int]] = {}
+        """For each slot the places in which it may lie."""
         self._written: dict[int, int] = {}
         """For each place in memory, the last action that wrote to it."""
         self._read: dict[int, list[int]] = defaultdict(list)
@@ -168,44 +218,54 @@ class _Order:
         self._barrier: int | None = None
         self._random: int | None = None
         self._joined: int | None = None
+        self._steps = 0
         self.needs: list[int] = []
         self.before: list[set[int]] = []
         self.changes = False
+        of_any_user = frozenset({_OF_USERS})
         for slot in range(program.given):
             shared = slot < program.inputs and slot in of_users
-            self._memory[slot] = 1 if shared else 1 << slot + 1
-        whole = len(program.actions) > _MOST_CUT
+            self._memory[slot] = of_any_user if shared else frozenset({slot})
         for index, action in enumerate(program.actions):
-            self._follow(index, action, whole)
+            self._follow(index, action)
 
-    def _follow(self, index: int, action: Action, whole: bool) -> None:
-        """Add an action; with ``whole`` it needs all inputs."""
-        steps = [action, *actions_inside((action.args, action.kwargs))]
-        flags = reduce(or_, (FLAGS[step.op] for step in steps))
+    def _follow(self, index: int, action: Action) -> None:
+        inside = [*actions_inside((action.args, action.kwargs))]
+        flags = reduce(or_, (FLAGS[step.op] for step in inside), FLAGS[action.op])
         operands = _slots((action.args, action.kwargs))
         touched = self._behind(operands)
-        inside = any(map(written_by, steps[1:]))
-        written = touched if inside else self._behind(_slots(written_by(action)))
+        written = self._behind(operands if any(map(written_by, inside)) else _written(action))
         before = {self._makers[slot] for slot in operands if slot in self._makers}
         before |= self._orders(index, flags, touched, written)
-        inputs = set(range(self._program.inputs))
-        needs = reduce(or_, (1 << slot for slot in (inputs if whole else inputs & operands)), 0)
+        self._count(len(touched) + len(before))
+        needs = reduce(or_, (1 << slot for slot in operands if slot < self._program.inputs), 0)
         self.needs.append(reduce(or_, map(self.needs.__getitem__, before), needs))
         self.before.append(before)
         self._note_changes(flags, written)
         fresh = FLAGS[action.op] & FRESH and not written
+        self._make(index, action, frozenset() if fresh else touched)
+
+    def _make(self, index: int, action: Action, touched: frozenset[int]) -> None:
+        """Note the results of an action, which may be views of what it has touched: what touches
+        them touches that."""
         for made in _slots((action.out,)):
-            own = 1 << made + 1
-            self._memory[made] = own if fresh else own | touched
+            self._memory[made] = touched or frozenset({made})
             self._makers[made] = index
 
-    def _behind(self, slots: Iterable[int]) -> int:
-        memory = 0
-        for slot in slots:
-            memory |= self._memory[slot]
-        return memory
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > _MOST_STEPS:
+            raise _TooLong
 
-    def _orders(self, index: int, flags: int, touched: int, written: int) -> set[int]:
+    def _behind(self, slots: Iterable[int]) -> frozenset[int]:
+        """The places in which some slots may lie."""
+        found = {self._memory[slot] for slot in slots}
+        self._count(sum(map(len, found)))
+        return found.pop() if len(found) == 1 else frozenset().union(*found)
+
+    def _orders(
+        self, index: int, flags: int, touched: frozenset[int], written: frozenset[int]
+    ) -> set[int]:
         """The actions that have to run before this one, besides those that make its operands."""
         before: set[int] = set()
         if flags & _IN_ORDER:
@@ -218,10 +278,10 @@ class _Order:
             if self._random is not None:
                 before.add(self._random)
             self._random = index
-        for place in _bits(touched):
+        for place in touched:
             if place in self._written:
                 before.add(self._written[place])
-            if written >> place & 1:
+            if place in written:
                 before.update(self._read.pop(place, ()))
                 self._written[place] = index
             else:
@@ -229,15 +289,16 @@ class _Order:
         before.discard(index)
         return before
 
-    def _note_changes(self, flags: int, written: int) -> None:
+    def _note_changes(self, flags: int, written: frozenset[int]) -> None:
         program = self._program
-        kept = ((1 << program.given + 1) - 1) >> program.inputs + 1 << program.inputs + 1
         works = flags & (GRADIENT | SETS_GRADIENT | JOINS) and program.given > program.inputs
-        self.changes |= bool(works) or bool(written & kept)
+        kept = range(program.inputs, program.given)
+        self.changes |= bool(works) or any(place in kept for place in written)
 
     def before_end(self, slot: int) -> set[int]:
         """The actions after which the elements of a slot are what they are at the end."""
-        places = filter(self._written.__contains__, _bits(self._memory[slot]))
+        self._count(len(self._memory[slot]))
+        places = filter(self._written.__contains__, self._memory[slot])
         found = {self._written[place] for place in places}
         found.update(() if self._joined is None else (self._joined,))
         return found | ({self._makers[slot]} if slot in self._makers else set())
@@ -248,8 +309,4 @@ class _Order:
 
     def is_own(self, slot: int) -> bool:
         """Whether the memory of a slot was made for it."""
-        return slot in self._makers and self._memory[slot] == 1 << slot + 1
-
-
-def _bits(number: int) -> Iterable[int]:
-    return (place for place, bit in enumerate(bin(number)[:1:-1]) if bit == "1")
+        return slot in self._makers and self._memory[slot] == {slot}
