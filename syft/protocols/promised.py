@@ -157,11 +157,20 @@ class PromisedTensor:
     def keep(self, value: Any) -> PromisedTensor:
         """Give the promise a value; several wait in a queue.  Returns the promise.
 
-        Raises :class:`~syft.exceptions.ProtocolError` for what is made of other promises.
+        Raises :class:`~syft.exceptions.ProtocolError` for what is made of other promises, and for
+        what is no tensor; :class:`~syft.exceptions.LocationMismatch` for a pointer elsewhere.
         """
         if self.make is not None:
             instead = "keep the promises that it is made of"
             raise ProtocolError("a value for a promise that is computed", instead)
+        value = as_vector(value) if self.is_model else value
+        if not isinstance(value, torch.Tensor):
+            what = f"a promise of a tensor that is kept by a {type(value).__name__}"
+            raise ProtocolError(what, "keep it by a tensor")
+        found: Any = getattr(value, "location", None)
+        places = found if isinstance(found, list) else [found]
+        if any(place not in (None, self.worker) for place in places):
+            raise LocationMismatch("keep", (self.worker.id, *[str(each.id) for each in places]))
         self._kept.append(value)
         return self
 

@@ -184,6 +184,91 @@ def test_what_is_written_to_after_it_was_sent(pair):
     assert right.deploy(*pair).run(x).get().tolist() == [4.0, 96.0]
 
 
+# ----------------------------------------------------------- gradients by functions, within a role
+
+
+def slope_there(w, x, move):
+    there = move(w * move(x, "bob"), "carol")
+    (slope,) = torch.autograd.grad((there**3).sum(), [there])
+    return slope.sum() + there.sum()
+
+
+def penalty(w, x, move):
+    there = move(torch.tanh(w * move(x, "bob")), "carol")
+    value = torch.tanh(there).sum()
+    (slope,) = torch.autograd.grad(value, [there], create_graph=True)
+    return value + (slope**2).sum()
+
+
+def named_inputs(w, x, move):
+    there = move(w * move(x, "bob"), "carol")
+    own = there.detach().requires_grad_()
+    (there * own).sum().backward(inputs=[own])
+    return (there * own.grad).sum()
+
+
+@pytest.mark.parametrize("body", [slope_there, penalty, named_inputs])
+def test_gradients_of_what_is_at_one_role(pair, body):
+    weight = torch.tensor([2.0, -3.0], requires_grad=True)
+
+    @sy.protocol(bob=RoleWorker(state=(weight,)), carol=RoleWorker())
+    def step(x):
+        (w,) = bob.state.read()  # noqa: F821
+        w.grad = None
+        body(w, x, lambda value, role: value.move(role)).backward()
+        found = w.grad.clone()
+        w.grad = None
+        return found
+
+    x = torch.tensor([0.5, 0.25])
+    step.build(x)
+    plain = weight.detach().clone().requires_grad_()
+    body(plain, x, lambda value, role: value).backward()
+    torch.testing.assert_close(step.deploy(*pair).run(x).get(), plain.grad)
+
+
+def of_a_value_elsewhere(w, x, there):
+    return torch.autograd.grad(there.sum(), [w])
+
+
+def on_the_way_back(w, x, there):
+    back = (there * 2).move("bob").move("carol")
+    return torch.autograd.grad((back * there).sum(), [there])
+
+
+def of_a_parameter_that_was_sent(w, x, there):
+    sent = w.move("carol")
+    return torch.autograd.grad((sent * there).sum(), [w])
+
+
+def with_inputs_elsewhere(w, x, there):
+    there.sum().backward(inputs=[w])
+
+
+def with_a_graph(w, x, there):
+    there.sum().backward(create_graph=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        of_a_value_elsewhere,
+        on_the_way_back,
+        of_a_parameter_that_was_sent,
+        with_inputs_elsewhere,
+        with_a_graph,
+    ],
+)
+def test_gradients_over_several_roles_by_functions_are_refused(pair, body):
+    @sy.protocol(bob=RoleWorker(state=(torch.ones(2, requires_grad=True),)), carol=RoleWorker())
+    def step(x):
+        (w,) = bob.state.read()  # noqa: F821
+        body(w, x, (w * x.send(bob)).move(carol))  # noqa: F821
+
+    with pytest.raises(CannotRecord, match="over several roles"):
+        step.build(torch.ones(2))
+
+
 ROLES = ("local", "bob", "carol")
 
 

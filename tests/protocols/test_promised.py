@@ -7,7 +7,12 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.exceptions import LocationMismatch, ProtocolError, UnsupportedOperation, WrongParties
+from syft.exceptions import (
+    LocationMismatch,
+    ProtocolError,
+    UnsupportedOperation,
+    WrongParties,
+)
 
 
 @pytest.fixture
@@ -70,6 +75,24 @@ def test_a_promise_is_kept(three):
     assert not y.is_kept()
     with pytest.raises(ProtocolError, match="keep the promises that it is made of"):
         y.keep(torch.ones(2))
+
+
+def test_what_a_promise_is_kept_by(three):
+    x, y = (three[0].Promise.FloatTensor(shape=(2,)) for _ in range(2))
+    for wrong, text in (("words", "kept by a str"), (nn.Linear(1, 1), "kept by a Linear")):
+        with pytest.raises(ProtocolError, match=text):
+            x.keep(wrong)
+    for wrong in (torch.ones(2).send(three[1]), torch.ones(2).send(three[0], three[1])):
+        with pytest.raises(LocationMismatch, match="worker1 and worker"):
+            x.keep(wrong)
+    total = torch.cat([x, torch.zeros(1, dtype=torch.float32)]) + torch.cat([y, y])[:3]
+    x.keep(torch.ones(2).send(three[0]))
+    y.keep(torch.ones(5))
+    assert total.value().get().tolist() == [2, 2, 1]
+    model = three[0].Promise.Model()
+    net = nn.Linear(1, 1)
+    both = nn.utils.parameters_to_vector(net.parameters()).detach()
+    assert torch.equal((model.keep(net) * 2).value().get(), both * 2)
 
 
 def test_what_promises_refuse(three):

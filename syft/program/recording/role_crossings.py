@@ -160,13 +160,25 @@ class Crossings:
             self._tracer.instead = self._instead
             self._tracer.gradients.goes_on = False
 
-    def grad(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """``torch.autograd.grad``; refused over a graph that goes on at other roles."""
-        if self._reached(_graph_behind(_tensors(outputs))):
+    def grad(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """``torch.autograd.grad``; refused for what lies behind a graph at another role."""
+        if self._is_behind(_graph_behind(_tensors(outputs)), _tensors(inputs)):
             instead = "call backward(), and read .grad"
             self._tracer.refuse("torch.autograd.grad over several roles", instead)
         with self._as_it_is():
-            return torch.autograd.grad(outputs, *args, **kwargs)
+            return torch.autograd.grad(outputs, inputs, *args, **kwargs)
+
+    def _is_behind(self, nodes: set[Any], inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether a graph leads to one of some tensors over another role: then what it does within
+        the role is not all of the gradient."""
+        wanted, behind, leaves_there = self._reached(nodes), set[Any](), set[int]()
+        for crossing in reversed(self._followed):
+            if crossing.number in wanted:
+                behind |= _graph_behind([crossing.sent])
+                leaves_there.add(id(crossing.sent))
+                wanted |= self._reached(behind)
+        leaves_there |= _ends_of(behind)
+        return any(id(each) in leaves_there or each.grad_fn in behind for each in inputs)
 
     def backward_of_tensor(
         self, tensor: torch.Tensor, gradient: Any = None, *args: Any, **kwargs: Any
@@ -187,8 +199,8 @@ class Crossings:
         roots = _tensors(tensors)
         nodes = _graph_behind(roots)
         gradients = grad_variables if grad_tensors is None else grad_tensors
-        passes = self._passes(nodes)
-        if passes and (create_graph or inputs is not None):
+        passes = self._passes(nodes) if inputs is None else []
+        if (passes and create_graph) or self._is_behind(nodes, _tensors(inputs)):
             instead = "leave out create_graph and inputs, or end the graph with detach()"
             self._tracer.refuse("such a backward pass over several roles", instead)
         with self._as_it_is():
