@@ -76,6 +76,8 @@ from syft.workers.shells.virtual import VirtualWorker as VirtualWorker
 if TYPE_CHECKING:
     from syft.federated.least_squares import DASH as DASH
     from syft.federated.least_squares import EncryptedLinearRegression as EncryptedLinearRegression
+    from syft.federated.round_loop import FederatedRound as FederatedRound
+    from syft.federated.round_loop import rounds as rounds
     from syft.federated.simulated_clients import SimulatedClients as SimulatedClients
     from syft.hooks.connecting import connect as connect
     from syft.node.dataset_reading import read_dataset as read_dataset
@@ -105,6 +107,12 @@ def _import_simulation() -> None:
     globals()["SimulatedClients"] = simulated_clients.SimulatedClients
 
 
+def _import_rounds() -> None:
+    from syft.federated import round_loop
+
+    globals().update(FederatedRound=round_loop.FederatedRound, rounds=round_loop.rounds)
+
+
 def _import_least_squares() -> None:
     from syft.federated import least_squares
 
@@ -124,6 +132,8 @@ _LATE = {
     "WebsocketClientWorker": _import_sockets,
     "WebsocketServerWorker": _import_sockets,
     "SimulatedClients": _import_simulation,
+    "FederatedRound": _import_rounds,
+    "rounds": _import_rounds,
     "DASH": _import_least_squares,
     "EncryptedLinearRegression": _import_least_squares,
 }

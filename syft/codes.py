@@ -386,6 +386,7 @@ class ErrorCode(WireCode):
     EXECUTION_CANCELLED = 201
     AUDIT_FAILED = 202
     AUDIT_BROKEN = 203
+    TOO_FEW_CLIENTS = 204
 
 
 class LineCode(WireCode):

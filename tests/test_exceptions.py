@@ -348,6 +348,11 @@ TEXTS = [
         "Cannot use 'a.json': others may read it (mode 0644). Instead: chmod 600 a.json.",
     ),
     (
+        e.TooFewClients(3, 1, 2, ("bob (late)",)),
+        "Round 3 has 1 of the 2 clients that it needs. Missing: bob (late). Connect them again, "
+        "wait longer (deadline=), or ask for fewer (minimum=).",
+    ),
+    (
         e.AuditFailed("No space left on device"),
         "The worker cannot write its audit log (No space left on device), and does nothing until "
         "it can.",

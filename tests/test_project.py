@@ -489,6 +489,7 @@ def test_imports_are_open_and_never_the_root() -> None:
         "from syft.hooks import connecting",
         "from syft.workers.sockets import client, server",
         "from syft.federated import simulated_clients",
+        "from syft.federated import round_loop",
         "from syft.federated import least_squares",
         "from syft.node import dataset_reading",
     ]

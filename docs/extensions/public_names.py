@@ -46,6 +46,7 @@ OWNERS = {
     "Partition": "partition",
     "PrivateGridNetwork": "grid",
     "SimulatedClients": "clients",
+    "FederatedRound": "round",
 }
 """By class: how an object of it is called where its members are listed.
 
@@ -63,6 +64,7 @@ TITLES = {
     "partition": "partition: who gets which samples",
     "grid": "grid: methods of several workers",
     "clients": "clients: methods of simulated clients",
+    "round": "round: one of sy.rounds",
     "hook": "hook: methods of the hook",
     "state": "state: the state of a plan",
     "link": "link: methods of links",

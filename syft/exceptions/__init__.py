@@ -76,6 +76,7 @@ exception to that.
     │   └── UnknownToken             no token of that id is in the book
     ├── NotThere                     a name of earlier versions (an AttributeError too)
     ├── FileRefused                  a file of the owner is absent, unsafe or not what it should be
+    ├── TooFewClients                fewer clients have reported in a round than it needs
     ├── AuditFailed                  a worker cannot write its audit log, and serves nobody
     ├── AuditBroken                  a line of an audit log is not the one that was written
     ├── UnusableSetting              an argument or option has a value that it cannot have
@@ -153,6 +154,7 @@ from syft.exceptions.worker_errors import PromiseGivenUp as PromiseGivenUp
 from syft.exceptions.worker_errors import RemoteFailure as RemoteFailure
 from syft.exceptions.worker_errors import RequestWithdrawn as RequestWithdrawn
 from syft.exceptions.worker_errors import StoreError as StoreError
+from syft.exceptions.worker_errors import TooFewClients as TooFewClients
 from syft.exceptions.worker_errors import UnknownDevice as UnknownDevice
 from syft.exceptions.worker_errors import UnknownWorker as UnknownWorker
 from syft.exceptions.worker_errors import WorkerClosed as WorkerClosed

@@ -8,6 +8,7 @@ A shell derives from :class:`Worker` and provides the transport to its worker
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
@@ -225,6 +226,16 @@ class Worker(TrainingCalls, ABC):
                 connection.ask(GiveUp, link.id_at_location, reason)
                 return
         raise NothingToGet("give_up")
+
+    def within(self, seconds: float | None) -> contextlib.AbstractContextManager[None]:
+        """A context in which waiting for the worker ends after so many seconds, if it is one of
+        another process; a worker of this process works while it is waited for.
+
+        >>> with bob.within(1.0):
+        ...     torch.ones(1).send(bob).get()
+        tensor([1.])
+        """
+        return contextlib.nullcontext()
 
     def cancel(self) -> int:
         """Withdraw what this program has asked the worker and the worker has not begun; returns how
