@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from syft.exceptions import (
     InputRefused,
     LocationMismatch,
+    ObjectNotReady,
     ProgramError,
     ProtocolError,
     WrongArguments,
@@ -134,7 +135,7 @@ class Deployment:
             for running in ended:
                 running.wait()
 
-    def submit(self, execution: Execution, by: Location | None = None, **inputs: Any) -> None:
+    def submit(self, execution: Execution, by: Location | str | None = None, **inputs: Any) -> None:
         """Give an execution inputs that it has not: ``submit(execution, x=value)``.
 
         A role stands for the only input that users give it: ``submit(execution, alice=value)``.
@@ -143,8 +144,9 @@ class Deployment:
         :class:`~syft.exceptions.InputRefused` for an input that is there, that another worker is to
         give, or that comes after the execution has ended.
         """
+        giver = self._owner.get_worker(by) if isinstance(by, str) else by
         for name, value in inputs.items():
-            execution.submit(name, value, by)
+            execution.submit(name, value, giver)
 
     def _input(self, name: str) -> str:
         """The name of an input, given its own or that of the role that takes it."""
@@ -227,8 +229,13 @@ class Deployment:
         ranks = self._ranks_of(role)
         return self._rank.get(ranks[0]) if ranks else None
 
-    def explain(self, error: Exception) -> None:
-        """Add to the error of a role the line of the action that failed."""
+    def explain(self, error: Exception, missing: Collection[tuple[int, int]]) -> None:
+        """Add to the error of a role the line of the action that failed, or which inputs it waits
+        for."""
+        if isinstance(error, ObjectNotReady):
+            names = [n for n in self._names if not set(missing).isdisjoint(self.places_of(n))]
+            if names:
+                error.add_note(f"Missing inputs of {self.name!r}, which submit() gives: {names}.")
         notes = " ".join(getattr(error, "__notes__", ()))
         for tape in self.tapes:
             if f"role {tape.name!r}" in notes:
@@ -305,7 +312,7 @@ class Execution:
 
     def result(self) -> Any:
         """What the function of the protocol returned: pointers, and tensors of what is here."""
-        with _Explained(self._deployment):
+        with _Explained(self._deployment, self.running):
             return self._deployment.nested(self.running.outputs)
 
     def wait(self, timeout: float | None = None) -> Execution:
@@ -315,7 +322,7 @@ class Execution:
         :class:`~syft.exceptions.WorkerTimeout` after so many seconds, and
         :class:`~syft.exceptions.ObjectNotReady` where nothing under way can end it.
         """
-        with _Explained(self._deployment):
+        with _Explained(self._deployment, self.running):
             self.running.wait(timeout)
         return self
 
@@ -349,7 +356,7 @@ class _Outputs(Mapping[str, Any]):
         rank = self._deployment.kept_by(role)
         if rank is None:
             raise KeyError(role)
-        with _Explained(self._deployment):
+        with _Explained(self._deployment, self.running):
             values = self.running.outputs(rank)
         return values[0] if len(values) == 1 else tuple(values)
 
@@ -363,14 +370,14 @@ class _Outputs(Mapping[str, Any]):
 class _Explained:
     """A context that adds to an error of a role the line of the action that failed."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
+    def __init__(self, deployment: Deployment, running: RoleExecution | None = None) -> None:
+        self._deployment, self._running = deployment, running
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Exception):
-            self._deployment.explain(error)
+            self._deployment.explain(error, self._running.missing if self._running else ())
         if isinstance(error, ProgramError):
             error.recorded = "protocol"

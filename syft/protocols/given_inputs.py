@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from syft.chain.wrapper import Wrapper
 from syft.exceptions import WrongArguments
 from syft.ops.table import ADDING_GRADIENTS
 from syft.plans.building.input_properties import check_fixed
@@ -107,6 +108,9 @@ class GivenInputs:
         at, interface = self.names.index(name), self._interface
         given = {name: self._as_promised(name, value)}
         (value,) = match_some(self.name, {name: Slot(at)}, interface.kinds, given).values()
+        if type(value) is Wrapper and len(value.child.remote_links()) != 1:
+            expected = f"a plain tensor for {name}, or a pointer to one worker"
+            raise WrongArguments(self.name, expected, f"a {type(value.child).__name__}")
         for fixed, recorded in interface.fixed:
             check_fixed(self.name, ((fixed, recorded[at : at + 1]),), [value], [name])
         if not isinstance(value, torch.Tensor):

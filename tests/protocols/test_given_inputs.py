@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.exceptions import CannotRecord, InputRefused, WrongArguments
+from syft.exceptions import CannotRecord, InputRefused, ObjectNotReady, WrongArguments
 from tests.protocols.test_deployment import nothing_left
 
 RoleWorker = sy.RoleWorker
@@ -130,6 +130,30 @@ def test_another_kind_is_refused_early_and_late(pair, wrong, text):
         late.submit(execution, by=pair[1], **wrong)
     execution.cancel()
     del execution, late, deployed
+
+
+def test_tensors_of_other_kinds_are_refused(hook, pair):
+    deployed = built(scaled, torch.ones(1)).deploy(alice=pair[0])
+    x = torch.ones(1)
+    shared = x.fix_precision().share(*pair, crypto_provider=hook.local_worker)
+    for wrong, kind in (
+        (x.fix_precision(), "FixedPrecisionTensor"),
+        (shared, "FixedPrecisionTensor|AdditiveSharingTensor"),
+        (x.send(*pair), "MultiPointerTensor"),
+        (x.to_lazy(), "LazyTensor"),
+    ):
+        with pytest.raises(WrongArguments, match=f"a pointer to one worker, and got a ({kind})"):
+            deployed.run(wrong)
+
+
+def test_what_misses_an_input_says_which(pair):
+    deployed = built(scaled, torch.ones(1)).deploy(alice=pair[0])
+    execution = deployed.start(shift=3)
+    with pytest.raises(ObjectNotReady) as caught:
+        execution.wait()
+    assert caught.value.__notes__[-1] == "Missing inputs of 'scaled', which submit() gives: ['x']."
+    deployed.submit(execution, by="me", x=torch.ones(1))
+    assert execution.wait().outputs["alice"].get() == 5
 
 
 def test_properties_by_which_the_function_decided(pair):
