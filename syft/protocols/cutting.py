@@ -20,6 +20,7 @@ from syft.exceptions import ProtocolError
 from syft.ops.table import (
     BY_NAME,
     FLAGS,
+    FRESH,
     GRADIENT,
     INPLACE,
     INPLACE_OPTION,
@@ -87,6 +88,11 @@ class _Action:
     def floats(self, floating: Collection[int]) -> bool:
         """Whether it is about values without a place, and no copy on its way."""
         return not self.crosses and all(slot in floating for slot in (*self.reads, *self.makes))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether what it makes lies in new memory."""
+        return bool(FLAGS[self.action.op] & FRESH) and not self.writes
 
     @property
     def has_place(self) -> bool:
@@ -172,6 +178,8 @@ class _Cutting:
         for one in self.actions:
             more.update(floating.intersection(one.writes))
         for one in reversed(self.actions):
+            if one.is_fresh:  # a write to what it makes is none to what it reads
+                continue
             if not more.isdisjoint(one.makes) or not written.isdisjoint(one.makes):
                 more.update(floating.intersection(one.reads))
         return more

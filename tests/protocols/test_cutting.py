@@ -253,6 +253,19 @@ def split_step(first, second, optimizer=torch.optim.SGD, **settings):
     return step, roles
 
 
+def test_a_constant_whose_copy_is_written_to_is_for_all(hook):
+    def foo(x):
+        two, total = torch.full((2,), 2.0), torch.full((2,), 2.0)
+        sums = two.clone()
+        sums += x.send(alice)
+        total += x.send(bob)  # noqa: F821
+        return sums, x.send(bob) * two, total  # noqa: F821
+
+    built = recorded(foo, torch.ones(2), alice=None, bob=None)
+    found = run(built, [torch.tensor([3.0, 4.0])])
+    assert [each.tolist() for each in found] == [[5, 6], [6, 8], [5, 6]]
+
+
 @pytest.mark.parametrize(
     ("optimizer", "settings"),
     [
