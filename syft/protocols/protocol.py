@@ -19,6 +19,7 @@ from syft.exceptions import ProtocolError
 from syft.hooks.torch_hook import TorchHook
 from syft.ids import new_id
 from syft.notebook_html import line
+from syft.ops.control import RECORDING
 from syft.ops.nested import leaves, replace
 from syft.plans.building.interface import Outline, example_arguments, signature_of
 from syft.program.program import Slot
@@ -38,6 +39,7 @@ from syft.protocols.role_building import BuiltProtocol, Recorded, stand_in
 from syft.protocols.role_worker import LOCAL, ROLE, RoleWorker, named_in
 from syft.protocols.tapes import Role, roles_of
 from syft.workers.client.transport import Location
+from syft.workers.shells.worker import Worker
 
 
 @dataclass(slots=True)
@@ -136,6 +138,14 @@ class Protocol(nn.Module):
                 roles[role.name] = role
         return Recorded(self.name, self.forward, roles, functions, self)
 
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What is done, where a class of yours says so; otherwise a call is refused.
+
+        Raises :class:`~syft.exceptions.ProtocolError`.
+        """
+        instead = f"deploy it, and run that: {self.name}.deploy(...).run(...)"
+        raise ProtocolError(f"a call of the protocol {self.name!r}", instead)
+
     # ------------------------------------------------------------------------------- building
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
@@ -148,6 +158,9 @@ class Protocol(nn.Module):
         operation on values of several roles, a role of another protocol and a decision by values,
         :class:`~syft.exceptions.CannotRecord` and :class:`~syft.exceptions.WrongArguments`.
         """
+        recording = RECORDING.get()
+        if recording is not None:
+            recording.refuse(f"the building of protocol {self.name!r}", "build it before")
         args, kwargs = replace((tuple(args), kwargs), stand_in)
         built, result = self._recorded().build(args, kwargs)
         plan, record = built.plan, self._record
@@ -313,6 +326,8 @@ class ChainProtocol(Protocol):
     def __init__(self, plans: Sequence[tuple[str, Any]]) -> None:
         super().__init__()
         self._plans, self._deployed = dict(plans), None
+        if not plans:
+            raise ProtocolError("a chain of no plans", 'name some: [("worker1", plan)]')
         if len(self._plans) != len(plans):
             raise ProtocolError("two plans for one role of a chain", "give each a name of its own")
 
@@ -370,6 +385,10 @@ class PromiseProtocol(Protocol):
 
     def __init__(self, *workers: Any) -> None:
         super().__init__()
+        others = [each for each in workers if not isinstance(each, Worker)]
+        if others:
+            instead = "name workers, at which outputs were declared, or a chain of plans in a list"
+            raise ProtocolError(f"a protocol of {others[0]!r}, which is no worker", instead)
         self._of(declared_at(workers))
         undeclare(workers)
 
@@ -488,6 +507,8 @@ def func2protocol(
     >>> foo(torch.ones(2)).get()
     tensor([4., 4.])
     """
+    if isinstance(roles, str):
+        raise ProtocolError(f"roles={roles!r}", f"name them in a list: roles=[{roles!r}]")
     return lambda function: AssignedProtocol(function, roles, args_shape or {})
 
 

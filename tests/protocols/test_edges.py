@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.exceptions import ProtocolError, UnsupportedOperation, WrongArguments
+from syft.exceptions import CannotRecord, ProtocolError, UnsupportedOperation, WrongArguments
 from syft.protocols.role_worker import bound_names, named_in
 from tests.protocols.test_deployment import nothing_left, simple
 
@@ -79,6 +79,22 @@ def test_copies_of_other_protocols_are_built_and_not_deployed(hook, pair):
 
     (pair[0].Promise.FloatTensor(shape=(1,)) * 2).declare_output()
     assert copy.deepcopy(sy.Protocol(pair[0])).deploy().run(x).get() == -6
+
+
+def test_what_is_no_protocol_is_refused(hook, pair):
+    inner, x = simple(), torch.ones(1)
+    for wrong, text in (
+        (lambda: inner(x), r"a call of the protocol 'foo': deploy it, and run that"),
+        (lambda: sy.Protocol().build(x), "a call of the protocol 'Protocol'"),
+        (lambda: sy.Protocol([]), "a chain of no plans"),
+        (lambda: sy.Protocol("bob"), "a protocol of 'bob', which is no worker"),
+        (lambda: sy.func2protocol(roles="a"), r"roles='a': name them in a list: roles=\['a'\]"),
+    ):
+        with pytest.raises(ProtocolError, match=text):
+            wrong()
+    outer = sy.protocol(alice=RoleWorker())(lambda x: inner.build(x))
+    with pytest.raises(CannotRecord, match="A protocol cannot keep the building of protocol 'foo'"):
+        outer.build(x)
 
 
 def test_shapes_are_of_inputs_of_roles(hook):
