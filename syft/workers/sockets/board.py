@@ -38,7 +38,7 @@ class Board(Switchboard):
     ``gathers`` is how many bytes may wait until the loop writes them: a program writes at once.
 
     >>> print(*sorted(Board.__abstractmethods__))
-    comes_back gone reconnects
+    comes_back gone look_for reconnects
     """
 
     gathers: ClassVar[int] = 0

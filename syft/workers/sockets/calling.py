@@ -8,7 +8,6 @@ writes, it does next to nothing.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from syft.exceptions import WireError, WorkerLost, WorkerRefused, WorkerTimeout
 from syft.workers.core.peer import Peer, Session
 from syft.workers.shells.network import Network
 from syft.workers.sockets.board import IDLE, Board
-from syft.workers.sockets.dialling import Dial, text_of
+from syft.workers.sockets.dialling import NOBODY_IS_THERE, Dial, text_of
 from syft.workers.sockets.large_memory import LargeMemory
 from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_messages import Busy, Bye, Introduction, Meet, Open, Resume
@@ -204,7 +203,11 @@ class CallingBoard(Board):
                 self._reading.discard(line)
                 self.monitor.notify()
         except (OSError, WireError) as error:
-            raise WorkerLost(line.name, f"{line.why} ({text_of(error)})") from None
+            line.refused, line.why_not = (
+                isinstance(error, NOBODY_IS_THERE),
+                f"{line.why} ({text_of(error)})",
+            )
+            raise WorkerLost(line.name, line.why_not) from None
         except WorkerRefused as error:
             line.end(error.reason)
             raise WorkerLost(line.name, error.reason) from None
@@ -213,11 +216,23 @@ class CallingBoard(Board):
         self.push(line)
         return True
 
-    def revive(self, line: Line) -> None:
-        """Go on with a line over a new connection, if that is possible now."""
-        with contextlib.suppress(WorkerLost):
+    def look_for(self, line: Line) -> None:
+        """Try to go on with a line; raises if nobody is there: a program that waits for no answer
+        would not hear of it."""
+        if line.ended is None and self.revive(line) is not None and line.ended is None:
+            raise WorkerLost(line.name, line.why_not)
+
+    def revive(self, line: Line) -> str | None:
+        """Go on with a line over a new connection, if that is possible now; returns why not, if
+        nobody answers any more where the worker was: a process that knew the line would."""
+        try:
             if line.websocket is None:
                 self.reconnects(line)
+        except WorkerLost:
+            if line.refused:
+                return f"nobody answers any more where {line.name} was"
+            return line.ended
+        return None
 
     def look_at(self, line: Line) -> None:
         """See whether a line goes on: a worker that has started anew does not know it.

@@ -5,7 +5,7 @@ A program dials again when it waits for a worker (:mod:`syft.workers.sockets.cal
 that serves has nobody to wait for: it dials in a thread, while it serves others, and whoever needs
 the line waits for the outcome (:class:`Redialler`).  The other end keeps the line for its lease,
 but whoever waits may have a caller that waits too, so the line is given up after as long as a
-silent one is.
+silent one is, counted from its last sign of life.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
 """Seconds between two attempts to dial again."""
 
-_NOBODY_IS_THERE: Final = (ConnectionRefusedError, FileNotFoundError)
-FINAL: Final = (SyftError, *_NOBODY_IS_THERE)
+NOBODY_IS_THERE: Final = (ConnectionRefusedError, FileNotFoundError)
+FINAL: Final = (SyftError, *NOBODY_IS_THERE)
 """After these no attempt is made any more: a process that knew the line would be listening."""
 
 _OF_TARGET = ("address", "token", "fingerprint", "ca_file", "limits", "heartbeat")
@@ -125,8 +125,9 @@ class Target:
 
     def _stream(self, seconds: float) -> Stream:
         if self.tunnel is not None:
+            until = time.monotonic() + seconds
             sock, shown = self.tunnel.dial(seconds)
-            sock.settimeout(seconds)
+            sock.settimeout(max(until - time.monotonic(), _LEAST))
             return self._secured(sock, self.fingerprint or shown, None)
         sock = self.address.dial(seconds)
         if self.address.scheme != "wss":
@@ -251,6 +252,11 @@ class Redialler:
         """Whether this end makes the connections of a line."""
         return line in self._dials
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it makes a connection now."""
+        return bool(self._threads)
+
     def forget(self, line: Line) -> None:
         """Make no more connections for a line."""
         self._dials.pop(line, None)
@@ -261,7 +267,7 @@ class Redialler:
         if dial is None or line in self._threads or self._closing.is_set():
             return
         resume = Resume(line.id, line.secret, line.received)
-        until = time.monotonic() + LOST_AFTER * line.heartbeat
+        until = (line.broken_since or time.monotonic()) + LOST_AFTER * line.heartbeat
         run = functools.partial(self._run, line, dial, resume, until)
         thread = threading.Thread(target=run, name="syft redial", daemon=True)
         self._threads[line] = thread

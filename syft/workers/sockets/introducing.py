@@ -122,7 +122,7 @@ class TunnelTo:
         """A connected socket, not encrypted yet, and the fingerprint of who is at the other end.
 
         Waits some seconds for the tunnel, in a thread that does not serve.  Raises
-        :class:`ConnectionError`.
+        :class:`ConnectionError`: that it was refused, if nobody is there any more.
         """
         near, far = socket.socketpair()
         news = News()
@@ -135,7 +135,8 @@ class TunnelTo:
                 break
         if news.fingerprint is None:
             near.close()
-            raise ConnectionAbortedError(f"there is no tunnel: {news.reason or 'nobody answered'}")
+            kind = ConnectionRefusedError if news.gone else ConnectionAbortedError
+            raise kind(f"there is no tunnel: {news.reason or 'nobody answered'}")
         if self.fingerprint is None:
             self.fingerprint = news.fingerprint
         return near, self.fingerprint

@@ -31,7 +31,7 @@ LARGE: Final = 1 << 14
 """Bytes from which on a message is kept where its tensors lie, and acknowledged at once."""
 
 LOST_AFTER: Final = 3
-"""Heartbeats of silence after which a connection is given up."""
+"""Heartbeats after the last sign of life until a line is given up; of its connection, one less."""
 
 _REPORT_AFTER: Final = 128
 """Messages after which the other end is told that they have arrived."""
@@ -142,7 +142,7 @@ class Line:
         self.ended: str | None = None
         """Why nothing can be carried any more, once that is so."""
         self.broken_since: float | None = None
-        """Since when no connection carries it."""
+        """When the last sign of life came, if no connection carries it."""
         self.unwritten: dict[Line, None] = {}
         """Where it enters itself when it has something to write."""
         self.deadlines: dict[int, tuple[float, float]] = {}
@@ -154,6 +154,8 @@ class Line:
         self.pinged = self.signed = 0.0
         self.why = ""
         """Why the last connection is gone."""
+        self.refused, self.why_not = False, ""
+        """Whether nobody was there any more when another connection was tried last, and why not."""
         self.report_at = _REPORT_AFTER
         """How many messages have arrived when the other end is told of it next."""
         self._kept: deque[Sequence[Piece]] = deque()
@@ -244,7 +246,7 @@ class Line:
         """Go on over a connection; the other end has ``received`` so many messages."""
         self.acknowledge(received)
         self.report_at = self.received + _REPORT_AFTER
-        self.websocket, self.broken_since, self.pinged = websocket, None, 0.0
+        self.websocket, self.broken_since, self.pinged, self.refused = websocket, None, 0.0, False
         for parts in self._kept:
             websocket.put(parts, BINARY)
 
@@ -252,12 +254,14 @@ class Line:
         """Note that the connection is gone."""
         if self.websocket is not None:
             self.websocket.abandon()
+            self.broken_since = max(
+                self.websocket.heard, time.monotonic() - (LOST_AFTER - 1) * self.heartbeat
+            )
             self.websocket = None
-            self.broken_since = time.monotonic()
 
     def is_awaited(self, heartbeats: int) -> bool:
-        """Whether its connection broke no more than so many heartbeats ago, whoever makes the next
-        one.
+        """Whether the last sign of life came no more than so many heartbeats ago over a connection
+        that broke, whoever makes the next one.
 
         >>> Line("bob", Limits(), odd=True).is_awaited(3)
         False

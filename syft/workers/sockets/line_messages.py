@@ -189,10 +189,12 @@ class Room(Control, tag=int(LineCode.ROOM)):
 
 
 class Closed(Control, tag=int(LineCode.CLOSED)):
-    """The tunnel is over: nothing more comes through it."""
+    """The tunnel is over: nothing more comes through it.  ``gone`` says that nobody is there any
+    more who would know a line that led through it."""
 
     number: int
     reason: str
+    gone: bool = False
 
 
 class Settle(Control, tag=int(LineCode.SETTLE)):

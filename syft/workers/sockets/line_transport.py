@@ -153,6 +153,8 @@ class LineTransport(Transport):
     def _send(self, frame: Frame) -> bool:
         """Queue a request; whether it has arrived already."""
         line = self.line
+        if line.websocket is None:
+            self.board.look_for(line)
         if line.ended is not None or self.worker.closed:
             raise self.worker.gone()
         if tracing_state() is not None:

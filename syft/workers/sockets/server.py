@@ -457,7 +457,8 @@ class WebsocketServerWorker(VirtualWorker):
         return worker
 
     def in_background(self, act: Callable[[], Any]) -> Any:
-        """What ``act`` returns, which runs in a thread of its own while others are served.
+        """What ``act`` returns, which runs in a thread of its own while others are served.  What
+        callers were answered goes out before.
 
         >>> dan = WebsocketServerWorker(hook, port=0, id="dan")
         >>> dan.in_background(lambda: 5)
@@ -473,6 +474,11 @@ class WebsocketServerWorker(VirtualWorker):
                 outcome.append((None, error))
             self.board.wake()
 
+        letters = self.core.outgoing()
+        self.core.outbox.extend(letter for letter in letters if not isinstance(letter[0], Peer))
+        for peer, frame in letters:
+            if isinstance(peer, Peer):
+                self.reply(peer, frame)
         thread = threading.Thread(target=run, name="syft dial", daemon=True)
         thread.start()
         while not outcome:

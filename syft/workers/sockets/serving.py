@@ -192,6 +192,9 @@ class ServingBoard(Board):
         finally:
             self._running = running
 
+    def look_for(self, line: Line) -> None:
+        """Nothing: the redialler does."""
+
     def reconnects(self, line: Line) -> bool:
         """Nothing but to wait: a connection is made by the redialler, or by the other end."""
         if not line.is_awaited(LOST_AFTER):
@@ -272,6 +275,11 @@ class ServingBoard(Board):
         with contextlib.suppress(OSError):
             line.flush()
         self.remove(line, reason)
+
+    def is_at_work(self) -> bool:
+        """See :meth:`Switchboard.is_at_work`: whoever waits for a line that is dialled again is
+        told what becomes of it."""
+        return super().is_at_work() or self.redialler.is_at_work
 
     def comes_back(self, line: Line) -> bool:
         """Whether this end makes another connection for a line."""

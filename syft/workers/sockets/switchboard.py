@@ -136,7 +136,7 @@ class Switchboard(ABC):
             line.pinged = now
             websocket.put([b""], PING)
             self.push(line)
-        elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat and not self.has_come(line):
+        elif now - line.pinged > (LOST_AFTER - 2) * line.heartbeat and not self.has_come(line):
             silence = now - websocket.heard
             self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
 
@@ -224,12 +224,23 @@ class Switchboard(ABC):
                     while self._asked[question] is None and self._is_there(question[0]):
                         self.turn(question[0], True)
                 answer = self._asked[question]
-                moved |= answer is not None and answer.moved
+                moved |= answer is None or answer.moved  # who waits for one that is lost is told
         finally:
             self.at_work += work
             for question in questions:
                 del self._asked[question]
         return moved
+
+    @abstractmethod
+    def look_for(self, line: Line) -> None:
+        """See to a line without a connection, before something is sent over it.
+
+        Raises :class:`~syft.exceptions.WorkerLost`; what cannot be sent yet is kept.
+        """
+
+    def is_at_work(self) -> bool:
+        """Whether something may come of what this process does now."""
+        return self.at_work > 0
 
     def _is_there(self, line: Line) -> bool:
         """Whether something can be carried over a line, now or soon."""
@@ -401,7 +412,7 @@ class Switchboard(ABC):
             moved = self.network.flush()
             if control.on:
                 moved |= self.settle(self.reached_for(line), on=False)
-            moved |= self.at_work > 0 or line.moved_before != self.moved
+            moved |= self.is_at_work() or line.moved_before != self.moved
             line.moved_before = self.moved
             line.tell(Settled(control.number, moved))
 

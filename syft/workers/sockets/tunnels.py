@@ -70,11 +70,11 @@ class End(ABC):
         """Take in bytes that have come over the line."""
 
     @abstractmethod
-    def closed(self, reason: str) -> None:
-        """Note that the tunnel is over: nothing more comes."""
+    def closed(self, reason: str, gone: bool = False) -> None:
+        """Note that the tunnel is over: nothing more comes.  ``gone``: nor through another one."""
 
     @abstractmethod
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, gone: bool = False) -> None:
         """Note that the line is over, or this process ends."""
 
     def check_room(self, count: int, why: str) -> None:
@@ -157,7 +157,7 @@ class Tunnels(ABC):
 _ACTIONS: Final[dict[type[Control], Callable[[End, Any], None]]] = {
     Opened: lambda end, control: end.opened(control.fingerprint),
     Room: lambda end, control: end.granted(control.count),
-    Closed: lambda end, control: end.closed(control.reason),
+    Closed: lambda end, control: end.closed(control.reason, control.gone),
 }
 
 
@@ -171,15 +171,16 @@ class News:
         self.came = threading.Event()
         self.fingerprint: str | None = None
         self.reason = ""
+        self.gone = False
 
     def opened(self, fingerprint: str) -> None:
         """The tunnel is there."""
         self.fingerprint = fingerprint
         self.came.set()
 
-    def closed(self, reason: str) -> None:
+    def closed(self, reason: str, gone: bool = False) -> None:
         """It is not, or not any more."""
-        self.reason = reason
+        self.reason, self.gone = reason, gone
         self.came.set()
 
 
@@ -272,15 +273,15 @@ class TunnelEnd(End):
         else:
             self(WRITE)
 
-    def closed(self, reason: str) -> None:
+    def closed(self, reason: str, gone: bool = False) -> None:
         """Write what is left, and close the socket then."""
-        self._news.closed(reason)
+        self._news.closed(reason, gone)
         self._ending = True
         self(WRITE)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, gone: bool = False) -> None:
         """See :meth:`End.lost`."""
-        self._news.closed(reason)
+        self._news.closed(reason, gone)
         self._tunnels.drop(self)
 
 
@@ -366,13 +367,13 @@ class Side(End):
             raise BrokenFraming(REFUSED, "more came through a tunnel than there was room for")
         self._relays.pass_on(self, data)
 
-    def closed(self, reason: str) -> None:
+    def closed(self, reason: str, gone: bool = False) -> None:
         """See :meth:`End.closed`."""
         other, self.other = self.other, self  # else the two would keep each other alive
         other.other = other
         self._relays.forget(self)
         self._relays.forget(other)
-        self._relays.tell(other.line, Closed(other.number, reason))
+        self._relays.tell(other.line, Closed(other.number, reason, gone))
 
     lost = closed
 
@@ -382,12 +383,12 @@ class Relays(Tunnels):
 
     ``leads_to`` finds the line to the worker to which a worker wants a tunnel; None if this program
     does not introduce the two to each other.  ``revive`` makes a new connection for a line, if that
-    is possible now.
+    is possible now; it returns why not, if nobody is there any more who knows the line.
     """
 
     theirs = 1
 
-    def __init__(self, board: Switchboard, revive: Callable[[Line], None]) -> None:
+    def __init__(self, board: Switchboard, revive: Callable[[Line], str | None]) -> None:
         super().__init__(board)
         self.leads_to: Callable[[Line, str], Line | None] = lambda line, name: None
         self.passed_on = 0
@@ -429,10 +430,15 @@ class Relays(Tunnels):
             self._board.push(line)
 
     def look(self, all_of_them: bool = False) -> None:
-        """Close the tunnels of lines that are over, and go on with lines that tunnels need."""
+        """Close the tunnels of lines that are over, or to whom nobody is there any more; go on with
+        the others that tunnels need."""
         super().look(all_of_them)
         now = time.monotonic()
-        if self._ends and now >= self._next_attempt:
-            self._next_attempt = now + _PAUSE
-            for line in {end.line for end in self._ends.values()}:
-                self._revive(line)
+        if not self._ends or now < self._next_attempt:
+            return
+        self._next_attempt = now + _PAUSE
+        for line in {end.line for end in self._ends.values()}:
+            reason = self._revive(line)
+            if reason is not None:
+                for end in [end for end in self._ends.values() if end.line is line]:
+                    end.lost(reason, gone=True)

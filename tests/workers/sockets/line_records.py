@@ -32,7 +32,7 @@ RECORDS: dict[str, tuple[int, dict[str, Any]]] = {
     "tunnel": (5, {"number": NEEDED, "name": None}),
     "opened": (6, {"number": NEEDED, "fingerprint": NEEDED}),
     "room": (7, {"number": NEEDED, "count": NEEDED}),
-    "closed": (8, {"number": NEEDED, "reason": NEEDED}),
+    "closed": (8, {"number": NEEDED, "reason": NEEDED, "gone": False}),
     "settle": (9, {"number": NEEDED, "on": False}),
     "settled": (10, {"number": NEEDED, "moved": NEEDED}),
     "busy": (11, {"operation": NEEDED, "user": NEEDED, "seconds": NEEDED, "waiting": NEEDED}),

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import ProviderLost, SessionEnded, WorkerLost
+from syft.exceptions import ProviderLost, RemoteFailure, SessionEnded, WorkerLost
 from tests.shells.forked import ForkedProgram
 from tests.workers.sockets.attacks.victim import Victim
 
@@ -87,6 +87,65 @@ def test_the_others_tell_who_is_gone_and_go_on(
     for name, victim in victims.items():
         if name != killed:
             victim.await_count("objects", 0)
+
+
+@contextlib.contextmanager
+def connected(
+    hook: sy.TorchHook, heartbeat: float
+) -> Iterator[tuple[dict[str, Victim], list[sy.WebsocketClientWorker]]]:
+    """Three workers that reach each other only through this program."""
+    with contextlib.ExitStack() as stack:
+        victims = {
+            name: stack.enter_context(Victim(id=name, log="ERROR", heartbeat=heartbeat))
+            for name in NAMES
+        }
+        workers = [
+            sy.WebsocketClientWorker(hook, port=victim.port, id=name, heartbeat=heartbeat)
+            for name, victim in victims.items()
+        ]
+        yield victims, workers
+        for worker in workers:
+            with contextlib.suppress(WorkerLost):
+                worker.close()
+
+
+@pytest.mark.parametrize("fetches", [True, False])
+def test_a_killed_party_of_a_sum_is_told_although_nobody_is_silent_for_long(
+    hook: sy.TorchHook, fetches: bool
+) -> None:
+    """A worker that nobody listens for is lost at once: a minute's silence is not waited for."""
+    with connected(hook, heartbeat=60) as (victims, workers):
+        summands = [torch.ones(100).send(worker) for worker in workers]
+        assert sy.sum_private(*summands)[0].get().sum() == 300
+        victims["bob"].kill()
+        with pytest.raises(WorkerLost, match="worker 'bob' was lost"):
+            for _ in range(100_000):
+                totals = sy.sum_private(*summands)
+                if fetches:
+                    totals[0].get()
+        left = [summands[0], summands[2]]
+        assert sy.sum_private(*left)[0].get().sum() == 200
+        with pytest.raises(WorkerLost, match="worker 'bob' was lost"):
+            sy.sum_private(*summands)[0].get()
+        del summands, left
+
+
+def test_a_stopped_party_is_lost_and_takes_part_again(hook: sy.TorchHook) -> None:
+    with connected(hook, heartbeat=0.3) as (victims, workers):
+        summands = [torch.ones(100).send(worker) for worker in workers]
+        assert sy.sum_private(*summands)[0].get().sum() == 300
+        os.kill(victims["bob"].pid, signal.SIGSTOP)
+        with pytest.raises((WorkerLost, RemoteFailure), match="worker 'bob' was lost"):
+            sy.sum_private(*summands)[0].get()
+        os.kill(victims["bob"].pid, signal.SIGCONT)
+        for _ in range(100):
+            with contextlib.suppress(WorkerLost, RemoteFailure):
+                again = [torch.ones(100).send(worker) for worker in workers]
+                assert sy.sum_private(*again)[0].get().sum() == 300
+                break
+        else:
+            raise AssertionError("the three do not sum any more")
+        del summands, again
 
 
 def compute_until_killed(addresses: list[str]) -> None:

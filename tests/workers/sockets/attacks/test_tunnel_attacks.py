@@ -439,7 +439,7 @@ class Ends:
     def opened(self, fingerprint: str) -> None:
         self.news.append(fingerprint)
 
-    def closed(self, reason: str) -> None:
+    def closed(self, reason: str, gone: bool = False) -> None:
         self.news.append(reason)
 
     def texts(self) -> list[Any]:
