@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections import deque
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -414,13 +415,20 @@ def replayed(
 
 
 def input_names(inputs: Sequence[PromisedTensor]) -> dict[str, str]:
-    """A name for each input, with the worker that has it: that of the worker, and a number."""
+    """A name for each input, with the worker that has it: that of the worker, as far as it may be
+    the name of a parameter, and a number.
+
+    >>> input_names([alice.Promise.FloatTensor(), alice.Promise.FloatTensor()])
+    {'alice_1': 'alice', 'alice_2': 'alice'}
+    """
     names: dict[str, str] = {}
-    count: dict[str, int] = {}
+    count: Counter[str] = Counter()
     for one in inputs:
         worker = str(one.worker.id)
-        count[worker] = count.get(worker, 0) + 1
-        names[f"{worker}_{count[worker]}"] = worker
+        name = re.sub(r"\W", "_", worker)
+        name = name if name.isidentifier() else f"_{name}"
+        count[name] += 1
+        names[f"{name}_{count[name]}"] = worker
     return names
 
 

@@ -77,6 +77,27 @@ def test_a_promise_is_kept(three):
         y.keep(torch.ones(2))
 
 
+def test_workers_whose_names_are_no_names_of_parameters(hook):
+    workers = [sy.VirtualWorker(hook, id=name) for name in ("a-b", "a b", "2", "local")]
+    total = sum(worker.Promise.FloatTensor().move(workers[2]) for worker in workers)
+    total.declare_output()
+    protocol = sy.Protocol(workers[2])
+    assert {role: list(inputs) for role, inputs in protocol.inputs.items()} == {
+        "local": ["local_1"],
+        "a-b": ["a_b_1"],
+        "a b": ["a_b_2"],
+        "2": ["_2_1"],
+    }
+    deployed = protocol.deploy()
+    execution = deployed.start()
+    for name in ("a_b_2", "2", "local_1", "a-b"):
+        deployed.submit(execution, **{name: torch.ones(2)})
+    assert execution.outputs["2"].get().tolist() == [4, 4]
+    del execution, deployed
+    for worker in workers:
+        worker.close()
+
+
 def test_what_a_promise_is_kept_by(three):
     x, y = (three[0].Promise.FloatTensor(shape=(2,)) for _ in range(2))
     for wrong, text in (("words", "kept by a str"), (nn.Linear(1, 1), "kept by a Linear")):
