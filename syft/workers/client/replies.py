@@ -358,9 +358,14 @@ class Replies:
 
     @exclusive
     def poll(self) -> bool:
-        """Let something happen that may bring a reply, without waiting; whether anything did."""
+        """Let something happen that may bring a reply, without waiting; whether anything did.
+
+        Raises :class:`~syft.exceptions.WorkerLost` if the connection is lost, and stays so.
+        """
         moved = self.transport.advance(block=False)
         self.read()
+        if not moved:
+            self.transport.check_there()
         return moved
 
 

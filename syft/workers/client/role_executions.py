@@ -7,6 +7,7 @@ answers when its role has run, unless all that it makes goes to others.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,6 +104,11 @@ class _WorkerPart:
     pending: Pending | None = None
     seq: int = 0
     failed: bool = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it may answer yet, if only that it has failed."""
+        return self.pending is not None and not (self.pending.settled or self.failed)
 
     @property
     def ended(self) -> bool:
@@ -365,12 +371,12 @@ class RoleExecution:
     def progress(self) -> bool:
         """Let something happen that may end it; whether anything may still do."""
         moved = remote = False
-        for part in [part for part in self._parts if not part.ended]:
+        for part in [part for part in self._parts if part.is_under_way]:
             try:
                 moved |= part.line.replies.poll()
                 remote |= part.line.transport.overtakes
             except WorkerClosed as error:
-                self._outcome.failed(part, _raising(error))
+                self._lose(part, error)
                 return True
         if moved or self.done():
             return True
@@ -382,6 +388,19 @@ class RoleExecution:
         """Whether an input is missing that this program is to give."""
         mine = self.owner.id
         return any(self._actors.get(place, mine) == mine for place in self.missing)
+
+    def _lose(self, part: _WorkerPart, error: WorkerClosed) -> None:
+        """Note that the worker of a part is gone, and tell the others, which may have no connection
+        to it: only what waits for something of it is lost there."""
+        part.failed = True
+        if part.role.answers:  # of any other, the others may have all that they need
+            self._outcome.failed(part, _raising(error))
+        packed = pack_error(error.with_traceback(None), Packer())
+        lost = Abort(self.number, self._parts.index(part), str(error), None, packed)
+        for other in self._parts:
+            if other.is_under_way:
+                with contextlib.suppress(SyftError):
+                    other.line.requests.tell(lost)
 
     def cancel(self, reason: str = "it is not wanted any more") -> None:
         """End what is under way everywhere, and free it."""

@@ -132,6 +132,11 @@ class Transport(ABC):
         Raises :class:`~syft.exceptions.WorkerClosed`.
         """
 
+    def check_there(self) -> None:
+        """Raise :class:`~syft.exceptions.WorkerClosed` if nothing can come any more, because the
+        connection is lost and cannot be made again: asked by whoever waits without blocking."""
+        return
+
     @abstractmethod
     def advance(self, parked: bool = True, block: bool = True, most: int = 1) -> bool:
         """Let something happen that may bring a reply; False if there is nothing.

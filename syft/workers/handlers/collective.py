@@ -396,12 +396,24 @@ def abort(call: Call, message: Abort) -> None:
     elif message.rank == CANCELS and peer.session is session.call.peer.session:
         cancelled = ExecutionCancelled(core.name, message.reason)
         fail(core, message.execution, session, cancelled, tell=False)
+    elif _says_that_another_is_lost(session, message, peer):
+        session.will_not_come(
+            core, message.execution, None, session.call.message.parties[message.rank], failed
+        )
     elif peer.place in session.parties:
         about = peer, peer.place[1], failed, message.numbers
         try:
             session.will_not_come(core, message.execution, *about)
         except LimitExceeded as error:
             refuse(core, message.execution, error, peer)
+
+
+def _says_that_another_is_lost(session: PartExecution, message: Abort, peer: Peer) -> bool:
+    """Whether who has started an execution says that another party is gone: this worker may have no
+    connection to that one, over which it would hear it."""
+    starter, ranks = cast(Call, session.call).peer.session, range(len(session.parties))
+    named = message.rank in ranks and message.numbers is None
+    return named and peer.session is starter and session.parties[message.rank] != peer.place
 
 
 def _interrupt_ended(core: WorkerCore, message: Abort, peer: Peer) -> None:

@@ -207,6 +207,13 @@ class LineTransport(Transport):
             not network.mail and network.is_quiet() and board.glance(_PATIENCE)
         ) or network.step()
 
+    def check_there(self) -> None:
+        """Make the connection again if it is lost; see :meth:`Transport.check_there`."""
+        if self.line.ended is not None:
+            raise self.worker.gone()
+        if self.line.websocket is None:
+            self.board.turn(self.line, True)
+
     def limited(self) -> contextlib.AbstractContextManager[None]:
         """A context in which a wait of this thread ends after the seconds that it may last."""
         worker = self.worker

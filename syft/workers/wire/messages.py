@@ -332,7 +332,8 @@ class Exchange(Message, frozen=True, tag=int(MessageCode.EXCHANGE)):
 
 class Abort(Message, frozen=True, tag=int(MessageCode.ABORT)):
     """A party of a collective operation failed, and why as far as that is public.  No reply.  With
-    ``numbers`` only these letters will not come.  With a rank of -2 the starter cancels it all."""
+    ``numbers`` only these letters will not come.  With a rank of -2 the starter cancels it all, and
+    with that of another party it says that this one is gone."""
 
     execution: int
     rank: int

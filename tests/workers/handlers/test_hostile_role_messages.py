@@ -17,6 +17,7 @@ from syft.exceptions import (
     PermissionDenied,
     RemoteFailure,
     UnknownWorker,
+    WorkerLost,
 )
 from syft.ops.table import BY_NAME
 from syft.program.program import Action, Program, Slot
@@ -227,6 +228,25 @@ def test_long_errors_of_what_may_never_start_are_cut() -> None:
     assert len(failed.text) <= 1000 and len(str(failed.error)) < 3000
     told = place.start(3)
     assert type(error_in(told[-1][1])) is RemoteFailure
+
+
+def gone(rank: int) -> Abort:
+    error = pack_error(WorkerLost("alice", "its process has ended"), Packer())
+    return Abort(9, rank, "alice is gone", None, error)
+
+
+def test_who_has_started_an_execution_may_say_that_a_party_is_gone() -> None:
+    """bob may have no connection to alice, over which he would hear it."""
+    place = Place()
+    place.start(3)
+    place.letter(1, 1, place.alice)
+    for peer, rank in ((place.eve, 1), (place.me, 7), (place.me, -1)):
+        assert place.told(gone(rank), peer) == []
+    assert 9 in place.core.sessions, "it may be said of a party, and by its starter"
+    place = Place()
+    place.start(3)
+    ((to, failure),) = place.told(gone(1), place.me)
+    assert to == "me" and type(error_in(failure)) is WorkerLost and place.is_clean()
 
 
 # ---------------------------------------------------------------------- whose letters they are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
@@ -99,6 +100,27 @@ def test_a_client_notices_that_its_worker_was_killed(hook: sy.TorchHook) -> None
         timer.join()
         print(f"noticed after {noticed * 1000:.0f} ms")
         assert noticed < 10
+        bob.close()
+
+
+def test_who_awaits_what_a_killed_worker_was_to_make_is_told(hook: sy.TorchHook) -> None:
+    """A coroutine that polls finds the connection lost, too."""
+
+    async def awaited(handle: Any) -> Any:
+        return await asyncio.wait_for(_waiting(handle), 20)
+
+    async def _waiting(handle: Any) -> Any:
+        return await handle
+
+    with Victim() as victim:
+        bob = sy.WebsocketClientWorker(hook, port=victim.port)
+        x = torch.ones(900, 900).send(bob)
+        for _ in range(30):
+            x = (x @ x).clamp(0, 1)
+        victim.kill()
+        with pytest.raises(WorkerLost):
+            asyncio.run(awaited(x.child.handle))
+        del x
         bob.close()
 
 

@@ -70,8 +70,15 @@ def _objects(worker: Any) -> int:
         return len(worker.core.store.objects)
 
 
+def _letters(worker: Any) -> int:
+    parties = [session.party for session in list(worker.core.sessions.values())]
+    return sum(sum(party.due.values()) for party in parties if party is not None)
+
+
 _ACTIONS: dict[str, Any] = {
+    "letters": _letters,
     "objects": _objects,
+    "executions": lambda worker: len(worker.core.sessions) + len(worker.core.store.promised),
     "guests": lambda worker: len(worker.reception.guests),
     "openings": lambda worker: len(worker.board.openings),
     "threads": lambda worker: sorted(thread.name for thread in threading.enumerate()),
@@ -127,7 +134,8 @@ class Victim:
             assert "Traceback" not in unexpected and "a fault of" not in log, log[-4000:]
 
     def ask(self, what: str) -> Any:
-        """What the owner is told: how many ``objects``, ``guests`` or ``openings`` there are."""
+        """What the owner is told: how many ``objects``, ``guests`` or ``openings`` there are,
+        ``executions`` and promises, or ``letters`` that roles have read."""
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
