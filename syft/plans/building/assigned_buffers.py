@@ -109,6 +109,7 @@ class AssignedBuffers:
         for table, key in self._assigned:
             buffer = table[key]
             others = [each for each in (*state, *constants) if each is not buffer]
+            others += self._buffers_but(table, key)
             found = storage_of(buffer) in map(storage_of, _tensors(others))
             for at, each in enumerate(state, program.inputs):
                 found |= each is buffer and _uses(program, at) > _OWN_USES
@@ -118,6 +119,16 @@ class AssignedBuffers:
                     self._line,
                     "a call writes to the buffer that is there; let the function have its clone()",
                 )
+
+    def _buffers_but(self, table: dict[str, Any], key: str) -> list[Any]:
+        """The buffers of the modules at all places but one."""
+        tables = [part._buffers for part in self._modules]
+        return [
+            each
+            for other in tables
+            for name, each in other.items()
+            if other is not table or name != key
+        ]
 
     def _check_there(self, before: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
         """Raise for a tensor where no buffer was."""

@@ -202,3 +202,19 @@ def test_an_old_buffer_that_the_function_has_from_elsewhere_is_refused(
     plan = sy.func2plan()(model)
     for x in XS:
         torch.testing.assert_close(plan(x), plain(x))
+
+
+def test_a_buffer_at_two_places_is_refused() -> None:
+    """Plain torch puts another tensor at one of them."""
+    model = Model(used_before_and_after)
+    model.g = model.h
+    with pytest.raises(CannotRecord, match="'h' assigned anew, which the function has") as caught:
+        sy.func2plan()(model).build(XS[0])
+    assert caught.value.line.startswith(__file__)
+    holder = nn.Module()
+    holder.register_buffer("kept", model.h)
+    model.g, model.holder = torch.ones(3), holder
+    with pytest.raises(CannotRecord, match="'h' assigned anew, which the function has"):
+        sy.func2plan()(model).build(XS[0])
+    holder.kept = model.h.clone()
+    sy.func2plan()(model).build(XS[0])

@@ -71,13 +71,14 @@ def user_line(depth: int = 1) -> SourceLine:
 
 
 def last_line_of(function: Callable[..., Any]) -> SourceLine:
-    """The last line of a function, for errors that are found after it has returned.
+    """The last line of a function, for errors that are found after it has returned; of one of a
+    library, which calls a module, the line that asked for it.
 
     >>> last_line_of(lambda x: x).number
     1
     """
     code = getattr(inspect.unwrap(function), "__code__", None)
-    if not isinstance(code, CodeType):
+    if not isinstance(code, CodeType) or is_library_file(code.co_filename):
         return user_line()
     lines = [line for _, _, line in code.co_lines() if line is not None]
     return SourceLine(code.co_filename, max(lines, default=code.co_firstlineno))
