@@ -108,6 +108,16 @@ class PromisedTensor:
         """Refused: other sizes may come than that of the example."""
         raise ProtocolError("a loop over a promise, whose size may be another", "index it: x[0]")
 
+    def __copy__(self) -> PromisedTensor:
+        return self  # a promise is kept once
+
+    def __deepcopy__(self, memo: Any) -> PromisedTensor:
+        return self
+
+    def __getitem__(self, index: Any) -> PromisedTensor:
+        """A part of a tensor, or of the tuple that an operation gives."""
+        return self.__torch_function__(operator.getitem, (), (self, index))
+
     def __setitem__(self, index: Any, value: Any) -> None:
         """Refused: promises are not written to."""
         _check_only_makes(torch.Tensor.__setitem__, (self, index, value), {})
@@ -123,6 +133,20 @@ class PromisedTensor:
     def declare_output(self) -> PromisedTensor:
         """Have the next ``sy.Protocol(workers)`` keep it at its worker; returns the promise."""
         _DECLARED.setdefault(self.worker, []).append(self)
+        return self
+
+    def undeclare_output(self) -> PromisedTensor:
+        """Take back that it is an output, while it is part of no protocol; returns the promise.
+
+        >>> x = bob.Promise.FloatTensor(shape=(2,))
+        >>> _ = (x @ x).declare_output().undeclare_output()
+        >>> sy.Protocol(bob)
+        Traceback (most recent call last):
+        ...
+        syft.exceptions.ProtocolError: a protocol of bob, where no output was declared: ...
+        """
+        declared = _DECLARED.get(self.worker, [])
+        declared[:] = [one for one in declared if one is not self]
         return self
 
     def share(self, *workers: Any) -> PromisedShares:
@@ -230,7 +254,7 @@ def _noted(name: str) -> Callable[..., PromisedTensor]:
 
 
 for _name in (
-    "add radd sub rsub mul rmul truediv rtruediv pow rpow matmul rmatmul neg getitem mod floordiv "
+    "add radd sub rsub mul rmul truediv rtruediv pow rpow matmul rmatmul neg mod floordiv "
     "lt le gt ge eq ne and rand or ror xor rxor invert abs pos lshift rlshift rshift rrshift rmod "
     "rfloordiv"
 ).split():

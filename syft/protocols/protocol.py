@@ -389,7 +389,12 @@ class PromiseProtocol(Protocol):
         if others:
             instead = "name workers, at which outputs were declared, or a chain of plans in a list"
             raise ProtocolError(f"a protocol of {others[0]!r}, which is no worker", instead)
-        self._of(declared_at(workers))
+        outputs = declared_at(workers)
+        try:
+            self._of(outputs)
+        except Exception as error:
+            error.add_note("The outputs stay declared: undeclare_output() takes one back.")
+            raise
         undeclare(workers)
 
     def _take_over(self, original: Any) -> None:

@@ -108,8 +108,11 @@ def test_what_was_declared_stays_until_there_is_a_protocol(hook, pair):
     x, y = (worker.Promise.FloatTensor(shape=(n,)) for worker, n in zip(pair, (2, 3), strict=True))
     total = x.move(pair[1]) + y
     total.declare_output()
-    with pytest.raises(RuntimeError, match="must match the size"):
+    with pytest.raises(RuntimeError, match="must match the size") as caught:
         sy.Protocol(pair[1])
+    assert "undeclare_output() takes one back" in caught.value.__notes__[-1]
+    wrong = (y * 2).declare_output()
+    assert wrong.undeclare_output() is wrong
     x.example = torch.ones(3)
     total = sy.Protocol(pair[1]).deploy().run(torch.ones(3), torch.ones(3))
     assert total.get().tolist() == [2, 2, 2]

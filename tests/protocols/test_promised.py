@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -174,6 +176,17 @@ def test_comparing_promises_makes_others(three):
     found = sy.Protocol(three[0]).deploy().run(torch.tensor([1.0, 4.0]))
     wanted = [[True, False], [False, True], [True, False], [2.0, 5.0]]
     assert [each.get().tolist() for each in found] == wanted
+
+
+def test_parts_of_what_operations_give(three):
+    x = three[0].Promise.FloatTensor(shape=(2, 2))
+    low, at = x.min(1)[0], x.min(1)[1]
+    for each in (low, at, x.chunk(2)[1], x[..., 0], x.flatten()[torch.tensor([3, 0])]):
+        each.declare_output()
+    found = sy.Protocol(three[0]).deploy().run(torch.tensor([[4.0, 2.0], [1.0, 3.0]]))
+    wanted = [[2, 1], [1, 0], [[1, 3]], [4, 1], [3, 4]]
+    assert [each.get().tolist() for each in found] == wanted
+    assert copy.deepcopy([x])[0] is copy.copy(x) is x
 
 
 def test_public_numbers_and_sums_of_shares(three):
