@@ -113,6 +113,7 @@ class Deployment:
         """Execute the protocol; returns what its function returned when it was built.
 
         What is at another worker is a pointer, and is not waited for; what is here is a tensor.
+        A run that gives nothing is waited for.  What has failed in an earlier run is raised.
         Raises :class:`~syft.exceptions.WrongArguments` unless all arguments are there.
         """
         with speaking_of_protocols():
@@ -121,6 +122,8 @@ class Deployment:
         self._raise_unseen()
         execution = Execution(self, given)
         result = execution.result()
+        if not self._built.cut.outputs:  # nobody could ask later what became of it
+            execution.wait()
         self._unseen.append(execution.running)
         self._raise_unseen()
         return result

@@ -309,6 +309,23 @@ def test_an_error_names_the_role_the_worker_and_the_line(workers):
     assert deployed.run(torch.ones(2, 2), torch.ones(2, 2))[0].get().tolist() == [[4, 4], [4, 4]]
 
 
+def test_what_gives_nothing_is_waited_for(workers):
+    """Nobody would be told what became of the last run."""
+    total = torch.zeros(2)
+
+    @sy.protocol(alice=RoleWorker(state=(total,)))
+    def adds(x):
+        (own,) = alice.state.read()  # noqa: F821
+        own += x.send(alice)  # noqa: F821
+
+    adds.build(torch.ones(2))
+    deployed = adds.deploy(alice=workers[0])
+    assert deployed.run(torch.ones(2)) is None
+    with pytest.raises(RuntimeError, match="must match the size"):
+        deployed.run(torch.ones(3))
+    assert deployed.run(torch.ones(2)) is None
+
+
 def test_what_deploy_refuses(hook, workers):
     james, bob = workers[:2]
     foo = simple()
