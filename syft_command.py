@@ -89,7 +89,8 @@ def check(arguments: Sequence[str]) -> int:
         return 0
     if not isinstance(error, OSError | ValueError | http.client.HTTPException | Unwell):
         raise error
-    said = " ".join(str(error).split()) or type(error).__name__
+    words = " ".join(str(error).split())  # of the other end, too: what moves a cursor is left out
+    said = "".join(filter(str.isprintable, words)) or type(error).__name__
     print(f"syft: no answer of a worker at {options.address}: {said}", file=sys.stderr)
     return 1
 

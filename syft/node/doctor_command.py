@@ -31,6 +31,7 @@ from syft.exceptions import (
     WorkerRefused,
     WrongAddress,
 )
+from syft.foreign_text import printable
 from syft.ids import new_id
 from syft.node.worker_log import counted, size
 from syft.ops.table import NAMES
@@ -69,6 +70,8 @@ STEPS: Final = (
 class Finding:
     """What one step has shown; ``advice`` says what to do, where it failed.
 
+    What the other end says moves no cursor.
+
     >>> print(Finding("versions", "both ends speak protocol 1"))
     ok    versions    both ends speak protocol 1
     >>> print(Finding("address", "nobody answers", "Start the worker."))
@@ -81,7 +84,8 @@ class Finding:
     advice: str | None = None
 
     def __str__(self) -> str:
-        line = f"{'ok' if self.advice is None else 'FAIL':6}{self.step:12}{self.said}".rstrip()
+        mark = "ok" if self.advice is None else "FAIL"
+        line = f"{mark:6}{self.step:12}{printable(self.said)}".rstrip()
         return line if self.advice is None else f"{line}\n{'':18}{self.advice}"
 
 

@@ -20,6 +20,7 @@ import contextlib
 import fcntl
 import hashlib
 import io
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -127,7 +128,7 @@ class ChainedLog:
             if torn or not begun:
                 after = {} if begun else {"after": head}
                 record = {**record, **after, **({"torn": len(torn)} if torn else {})}
-            text = _encode(record)
+            text = _encoded(record)
             head = _hash(head, torn, text)
             parts += (head.encode(), b" ", text, b"\n")
             begun, torn = True, b""
@@ -209,6 +210,14 @@ def _end_of(path: Path) -> tuple[str, bytes, bool, bool]:
 def _hash(before: str, torn: bytes, text: bytes) -> str:
     """The hash of a line, by that of the line before, and what stands between the two."""
     return hashlib.sha256(b"%s%s%s" % (before.encode(), torn, text)).hexdigest()
+
+
+def _encoded(record: Mapping[str, Any]) -> bytes:
+    """A record as JSON; what is no text, as the name of a file may be, with ``?``."""
+    try:
+        return _encode(record)
+    except UnicodeEncodeError:
+        return json.dumps(record, ensure_ascii=False).encode(errors="replace")
 
 
 def _whole(line: bytes) -> tuple[str, bytes, dict[str, Any]] | None:

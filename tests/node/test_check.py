@@ -88,6 +88,7 @@ def answering(*answers: bytes) -> Iterator[str]:
     ("answer", "said"),
     [
         (b"HTTP/1.1 200 OK\r\n\r\n", "it is no WebSocket (HTTP/1.1 200 OK)"),
+        (b"HTTP/1.1 \x1b[2J\x07no\r\n\r\n", "it is no WebSocket (HTTP/1.1 [2Jno)"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "it is no WebSocket (SSH-2.0-OpenSSH)"),
         (b"", "it does not answer in time"),
         (b"HTTP/1.1 101 x\r\nSec-WebSocket-Accept: no\r\n\r\n", "it is no WebSocket"),

@@ -205,3 +205,8 @@ def test_a_limit_that_is_too_low_for_the_measurement(examine: Examine, hook: sy.
         found = examine(str(dan.address), status=1)
     assert list(found)[-1] == "throughput"
     assert "Over a limit of worker 'dan'" in found["throughput"]
+
+
+def test_what_the_other_end_says_moves_no_cursor() -> None:
+    finding = checkup.Finding("caller", "refused: \x1b[2J\nok    caller", "Ask the owner.")
+    assert str(finding).splitlines()[0].endswith(r"refused: \x1b[2J\nok    caller")

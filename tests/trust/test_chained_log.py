@@ -356,3 +356,12 @@ def test_a_line_is_json_behind_its_hash(tmp_path: Path) -> None:
     written(path, 1)
     digest, text = path.read_text().split(" ", 1)
     assert re.fullmatch("[0-9a-f]{64}", digest) and json.loads(text)["umlaut"] == "ä"
+
+
+def test_a_text_that_is_none_is_written_all_the_same(tmp_path: Path) -> None:
+    """The tag of a file whose name is no UTF-8, for one: it is in the way of no other line."""
+    log = ChainedLog(tmp_path / "audit.log")
+    assert log.extend([{"of": "#a"}, {"of": "#b\ud800"}, {"of": "#c"}]) == 3
+    log.close()
+    assert [one["of"] for one in read(tmp_path / "audit.log")] == ["#a", "#b?", "#c"]
+    assert verified(tmp_path / "audit.log")[0] == 0

@@ -1,11 +1,11 @@
 """What a worker's owner is told of callers: who asked what of whose data, and took how much.
 
 Never values, nor texts of errors.  Connecting, searching, reading, sending on, being refused and
-leaving are a line each.  It is written when the worker has a moment to spare, and after a twentieth
-of a second at the latest: whoever is answered does not wait for it.  Operations are counted: one
-line a second for each user and what they name, in the second after it.  While nothing can be
-written, nothing is done for anybody.  Texts that callers choose are cut, and say so; names of users
-never are.
+leaving are a line each, but for what says the same as a line that waits: that is counted.  Lines
+are written by another thread, twenty times a second: whoever is answered does not wait for it.
+Operations are counted: one line a second for each user and what they name, in the second after it.
+While nothing can be written, nothing is done for anybody.  Texts that callers choose are cut, and
+say so; names of users never are.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from syft.ops.table import FLAGS, METADATA, NAMES
 from syft.workers.core.owners import Owners
 from syft.workers.core.peer import Peer
 from syft.workers.core.store import ObjectStore
-from syft.workers.wire.messages import Command, Drop, Fetch, FetchAll, Request, Run, Search
+from syft.workers.wire.messages import Command, Drop, Fetch, FetchAll, Request, Run, Search, encode
 
 _REFUSALS: Final = (PermissionDenied, LimitExceeded, PlansNotAllowed)
 _MOST_WAITING: Final = 10_000
 """Lines that wait to be written while nothing can be."""
-_LATEST: Final = 0.05
-"""Seconds after which a line is written, also if there is no moment to spare."""
 _AT_ONCE: Final = 256
 """Lines that are written in one go."""
 _MOST_TEXT: Final = 200
@@ -84,10 +82,11 @@ class Audit:
         self._log, self._store, self._owners = log, store, owners
         self._stop, self._clock = stop, clock
         self._lock = threading.RLock()  # callers are let in by another thread too
-        self._second = 0
+        self._second = int(clock())
         self._counts: dict[_Key, list[int]] = {}
         self._sets: dict[frozenset[int], Sequence[str]] = {_NOTHING: OWN}
         self._waiting: deque[Record] = deque()
+        self._open: dict[Any, Record] = {}
         self._left_out = 0
         self._touched: set[int] = set()
         owners.touched = self._touched
@@ -105,51 +104,36 @@ class Audit:
         """Why nothing can be written; None while it can."""
         return self._log.failed
 
-    @property
-    def waits(self) -> bool:
-        """Whether there are lines to be written."""
-        return bool(self._waiting)
-
-    def flush(self) -> None:
-        """Write what waits; called when there is a moment to spare."""
-        if self._waiting:
-            with self._lock, contextlib.suppress(AuditFailed):
-                self._flush()
-
     def served(self, message: Request, peer: Peer, sent: int) -> None:
         """Count a request that was answered, by so many bytes."""
-        if self._clock() >= self._second + 1:
-            self.tick()
         kind: Any = type(message)
         if kind is Command:
             kind = message.op  # type: ignore[union-attr]
+        elif kind in _NOT_COUNTED:
+            self._touched.clear()
+            return
         named = _NOTHING
         if self._touched:
             named = frozenset(self._touched)
             self._touched.clear()
         key = peer.who, kind, named
-        counted = self._counts.get(key)
-        if counted is not None:
-            counted[0] += 1
-            counted[1] += sent
-        elif kind not in _NOT_COUNTED:
-            self._count(key, peer, sent)
+        self._count(key, peer, sent)
 
     def _count(self, key: _Key, peer: Peer, sent: int) -> None:
-        """Count the first request of a kind in this second."""
+        """Count a request of a kind, or a letter, in this second."""
         with self._lock:
+            counted = self._counts.get(key)
+            if counted is not None:
+                counted[0] += 1
+                counted[1] += sent
+                return
             if key[2] not in self._sets:
                 self._sets[key[2]] = self.whose(key[2], peer)
             self._counts[key] = [1, sent]
 
     def posted(self, peer: Peer, to: str, sent: int) -> None:
         """Count a letter to another party of a collective operation, of so many bytes."""
-        key: _Key = peer.who, f"letters to {to}", _NOTHING
-        if key in self._counts:
-            self._counts[key][0] += 1
-            self._counts[key][1] += sent
-        else:
-            self._count(key, peer, sent)
+        self._count((peer.who, f"letters to {to}", _NOTHING), peer, sent)
 
     def failed(self, error: BaseException, peer: Peer | None) -> None:
         """Write that a request was refused; other failures are none of the owner's."""
@@ -163,33 +147,32 @@ class Audit:
         of = self.whose(ids, peer)
         self.event("refuse", peer, by=name_of(message), of=of, error="not there for this caller")
 
-    def told(self, message: Request, peer: Peer, ids: Iterable[int], count: int) -> None:
-        """Write what a search looked for, or that a value leaves, of numbers and texts that do."""
+    def told(
+        self, message: Request, peer: Peer, named: Callable[[], Iterable[int]], value: Any
+    ) -> None:
+        """Write what a search looked for, or that a value leaves, of numbers and texts that do;
+        ``named`` says which objects the request names."""
         if type(message) is Search:
-            self._write(self._stamped("search", peer, words=_some(message.words), bytes=count))
+            key = "search", peer.who, message.words
+            if not self._again(key, count := len(encode(value))):
+                self._begin(key, peer, words=_some(message.words), bytes=count)
         elif _tells(message):
-            self.read(message, peer, ids, count)
+            self.read(message, peer, named(), len(encode(value)))
 
     def read(self, message: Request, peer: Peer, ids: Iterable[int], count: int) -> None:
         """Write that values leave for a caller, so many bytes."""
-        self._write(
-            {
-                "at": self._clock(),
-                "what": "read",
-                "user": peer.user,
-                "name": peer.name,
-                "by": name_of(message),
-                "of": self.whose(ids, peer),
-                "bytes": count,
-            }
-        )
+        kind = message.op if type(message) is Command else type(message)
+        key = "read", peer.who, kind, self.whose(ids, peer)
+        if not self._again(key, count):
+            self._begin(key, peer, by=_said(kind), of=key[3], bytes=count)
 
     def sent(
         self, message: Request, peer: Peer, ids: Iterable[int], to: Iterable[str], count: int
     ) -> None:
         """Write that values leave for other workers, so many bytes."""
-        about = {"by": name_of(message), "of": self.whose(ids, peer), "to": sorted(set(to))}
-        self._write(self._stamped("send", peer, **about, bytes=count))
+        key = "send", peer.who, name_of(message), self.whose(ids, peer), tuple(sorted(set(to)))
+        if not self._again(key, count):
+            self._begin(key, peer, by=key[2], of=key[3], to=key[4], bytes=count)
 
     def whose(self, ids: Iterable[int], peer: Peer) -> Sequence[str]:
         """Whose these objects are: the tags of the owner's data, and the names of other users."""
@@ -210,11 +193,17 @@ class Audit:
     # ------------------------------------------------------------------------------- lines
 
     def tick(self) -> None:
-        """Write what was counted in a second that is over; what cannot be written waits."""
-        self.flush()
-        if self._clock() >= self._second + 1:
-            with self._lock, contextlib.suppress(AuditFailed):
-                self._turn()
+        """Write what waits, and what was counted in a second that is over; to be called many times
+        a second.  What cannot be written waits on."""
+        over = self._clock() >= self._second + 1
+        if not over and not self._waiting:
+            return
+        with self._lock, contextlib.suppress(AuditFailed):
+            if over:
+                counts, self._counts = self._counts, {}
+                self._waiting += self._summaries(counts)
+                self._second = int(self._clock())
+            self._flush()
 
     def event(self, what: str, peer: Peer | None = None, **more: Any) -> None:
         """Write a line; where that cannot be, it waits until it can."""
@@ -223,26 +212,29 @@ class Audit:
                 self._waiting.append(self._stamped(what, peer, **more))
             else:
                 self._left_out += 1
-        self.flush()
+            with contextlib.suppress(AuditFailed):
+                self._flush()
 
-    def _write(self, record: Record) -> None:
-        """Have a line be written soon."""
-        self._waiting.append(record)
-        try:
-            oldest = self._waiting[0]
-        except IndexError:  # another thread has written it
-            return
-        if record["at"] - oldest["at"] > _LATEST:
-            self.flush()
+    def _again(self, key: Any, count: int) -> bool:
+        """Add to a line that waits and says the same, if there is one: who reads or searches all
+        the time does not bring about a line each time."""
+        with self._lock:
+            record = self._open.get(key)
+            if record is None:
+                return False
+            record["bytes"] += count
+            record["times"] = record.get("times", 1) + 1
+            return True
 
-    def _turn(self) -> None:
-        counts, self._counts = self._counts, {}
-        self._waiting += self._summaries(counts)
-        self._second = int(self._clock())
-        self._flush()
+    def _begin(self, key: Any, peer: Peer, **more: Any) -> None:
+        """Have a line be written soon, of what ``key`` begins with."""
+        with self._lock:
+            record = self._open[key] = self._stamped(key[0], peer, **more)
+            self._waiting.append(record)
 
     def _flush(self) -> None:
         """Write what waits and, if nothing could be written before, that it can again."""
+        self._open.clear()
         stopped = self._log.failed is not None
         while self._waiting:
             count = min(len(self._waiting), _AT_ONCE)

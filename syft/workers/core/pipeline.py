@@ -146,7 +146,7 @@ class Call(msgspec.Struct, eq=False):
         """Raise :class:`~syft.exceptions.LimitExceeded` if what the request names repeats elements
         more often than the caller may have a request go through them."""
         held, store = self.held, self.core.store
-        for id in _NAMING[type(self.message)](self):
+        for id in self._ids():
             store.charges.check_repeated(held[id] if held and id in held else store.open(id))
 
     def check_memory(self, permit: Permit, sharing: str = "") -> None:
@@ -189,10 +189,14 @@ class Call(msgspec.Struct, eq=False):
             self._graphs = RequestGraphs(self.core.store)
         return self._graphs
 
+    def _ids(self) -> Iterable[int]:
+        """The objects that the request names."""
+        return _NAMING[type(self.message)](self)
+
     def named(self) -> dict[int, Any]:
         """The objects that the request names, as far as they are here."""
         objects, held = self.core.store.objects, self.held or {}
-        found = ((id, held.get(id, objects.get(id))) for id in _NAMING[type(self.message)](self))
+        found = ((id, held.get(id, objects.get(id))) for id in self._ids())
         return {id: value for id, value in found if value is not None}
 
     @property
@@ -249,10 +253,9 @@ class Call(msgspec.Struct, eq=False):
         self.check_leaves(guard, action, getattr(self.message, "id", None))
         value = unsealed(stored)
         self.core.store.charges.check_repeated(value, sent=True)
-        audit = self.core.audit
-        if audit is not None:
-            named, count = _NAMING[type(self.message)](self), getattr(value, "nbytes", 0)
-            audit.sent(self.message, self.peer, named, self._places, count)
+        if self.core.audit is not None:
+            count = getattr(value, "nbytes", 0)
+            self.core.audit.sent(self.message, self.peer, self._ids(), self._places, count)
         return value
 
     def post(
@@ -319,10 +322,9 @@ class Call(msgspec.Struct, eq=False):
 
     def _note_read(self, buffers: Iterable[torch.Tensor]) -> None:
         """Tell the owner that values leave for the caller."""
-        audit = self.core.audit
-        if audit is not None:
+        if self.core.audit is not None:
             count = sum(buffer.nbytes for buffer in buffers)
-            audit.read(self.message, self.peer, _NAMING[type(self.message)](self), count)
+            self.core.audit.read(self.message, self.peer, self._ids(), count)
 
     def tell(self, value: Any, told: Callable[[Guard], bool]) -> Value:
         """Reply with numbers or texts, if everything that the request names is the user's to read.
@@ -334,10 +336,8 @@ class Call(msgspec.Struct, eq=False):
         guard = self.guard if self.core.store.charges.guarded else None
         if not (guard is None or guard.admits(self.user) or told(guard)):
             raise PermissionDenied("a reply that tells a value", self.core.name, self.user)
-        audit = self.core.audit
-        if audit is not None:
-            named = _NAMING[type(self.message)](self)
-            audit.told(self.message, self.peer, named, len(messages.encode(value)))
+        if self.core.audit is not None:
+            self.core.audit.told(self.message, self.peer, self._ids, value)
         self.left = Value(self.message.seq, value)
         return self.left
 
@@ -345,7 +345,7 @@ class Call(msgspec.Struct, eq=False):
         """Tell the others that what they know of some objects may be no more true, and count the
         named anew if their memory may be another one; see :class:`Declaration`."""
         if lost & KINDS:
-            self.core.store.charges.altered(_NAMING[type(self.message)](self))
+            self.core.store.charges.altered(self._ids())
         if self.core.watched:
             self.core.altered(self.peer, lost)
 
@@ -353,8 +353,7 @@ class Call(msgspec.Struct, eq=False):
     def guard(self) -> Guard | None:
         """The guard of what is computed from the elements of all that the request names."""
         if self._guard is _NOT_ASKED:
-            named = _NAMING[type(self.message)](self)
-            self._guard = self.core.store.guard_of(named, self.held or {})
+            self._guard = self.core.store.guard_of(self._ids(), self.held or {})
         return self._guard
 
     def _opened(self, value: Any, action: Callable[[int], str]) -> tuple[Any, Guard | None]:

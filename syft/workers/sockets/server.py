@@ -323,8 +323,6 @@ class WebsocketServerWorker(VirtualWorker):
 
     def _look(self, now: float) -> None:
         self.reception.look(now)
-        if self.core.audit is not None:
-            self.core.audit.tick()
 
     def _forget(self, guest: Guest) -> None:
         """Free what belongs to a caller that has left for good."""

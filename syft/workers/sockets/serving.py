@@ -56,8 +56,6 @@ _MOST_HELD: Final = 1 << 28
 more, whoever has more than an equal share of them is not served, and not read."""
 _LEAST_SHARE: Final = 1 << 21
 """Bytes that are never too many: what clients receive before they say that it has arrived."""
-_MOMENT: Final = 0.001
-"""Seconds without a request after which the owner's log is written."""
 _SUM_EVERY: Final = 0.05
 """Seconds between two looks at how many these are."""
 
@@ -133,15 +131,6 @@ class ServingBoard(Board):
         self._wake_read.setblocking(False)
         self.watched.watch(self._wake_read.fileno(), READ, self._woken)
         self.tunnels = TunnelEnds(self, accept_tunnel)
-
-    def _wait(self, seconds: float, line: Line | None) -> list[tuple[Any, int]]:
-        """Wait, and have the owner's log be written as soon as nobody asks for something."""
-        if self.owners_log is None or not self.owners_log.waits:
-            return super()._wait(seconds, line)
-        ready = super()._wait(min(seconds, _MOMENT), line)
-        if not ready:
-            self.owners_log.flush()
-        return ready
 
     # ------------------------------------------------------------------------------- the loop
 
@@ -306,9 +295,13 @@ class ServingBoard(Board):
         self.contain(None, self.network.flush)
 
     def _stand_by(self) -> None:
-        """What the other thread does: it reads while an operation takes long."""
+        """What the other thread does: it writes the owner's log, and reads while an operation takes
+        long."""
         while not self._ended:
             time.sleep(_TICK)
+            log = self.owners_log
+            if log is not None:
+                self.contain(None, log.tick)
             running = self._running
             if running is None or time.monotonic() - running[0] < LONG:
                 continue

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,30 @@ class Watched:
         self.callers.append(bob)
         return bob
 
+    @property
+    def audit(self) -> audit_module.Audit:
+        assert self.server.core.audit is not None
+        return self.server.core.audit
+
     def lines(self, what: str | None = None) -> list[dict[str, Any]]:
         with self.server.owning():
             if self.server.core.audit is not None:
                 self.server.core.audit._second -= 1  # the second is over
                 self.server.core.audit.tick()
         return [one for one in read(self.path) if what in (None, one["what"])]
+
+
+def until_true(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, which it does soon."""
+    until = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def times(lines: list[dict[str, Any]]) -> int:
+    """How often happened what lines tell."""
+    return sum(one.get("times", 1) for one in lines)
 
 
 @pytest.fixture
@@ -164,6 +182,36 @@ def test_a_thousand_operations_are_few_lines(watched: Watched) -> None:
     del x, y
 
 
+def test_a_thousand_reads_and_searches_are_few_lines(watched: Watched) -> None:
+    """What says the same is counted for a twentieth of a second; nothing is left out."""
+    ann, ben = watched.connect("ann"), watched.connect("ben")
+    sent = [torch.ones(3).send(ann) for _ in range(500)]
+    for x in sent:
+        x.get()
+        assert not ann.search("#a") and not ann.search("#b") and not ben.search("#b")
+    del sent, x
+    reads, searches = watched.lines("read"), watched.lines("search")
+    assert times(reads) == 500 and sum(one["bytes"] for one in reads) == 6000
+    by = [(one["user"], tuple(one["words"]), one.get("times", 1)) for one in searches]
+    for user, words in (("ann", ("#a",)), ("ann", ("#b",)), ("ben", ("#b",))):
+        assert sum(count for *key, count in by if key == [user, words]) == 500
+    assert all(one["bytes"] % one.get("times", 1) == 0 for one in searches)
+    assert len(reads) + len(searches) < 1800, "a line each were 2000"
+    assert verified(watched.path)[0] == 0
+
+
+def test_what_happens_between_two_reads_stands_between_them(watched: Watched) -> None:
+    ann = watched.connect("ann")
+    x, y = torch.ones(3).send(ann), torch.ones(3).send(ann)
+    x.get()
+    with pytest.raises(ObjectNotFound):
+        make_pointer(ann.connection(), 5, False).get()
+    watched.audit.event("leave", reason="it is tried")
+    y.get()
+    whats = [one["what"] for one in watched.lines() if one["what"] != "operations"]
+    assert whats == ["start", "connect", "read", "leave", "read"]
+
+
 def test_a_full_disk_serves_nobody_and_says_so(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +226,7 @@ def test_a_full_disk_serves_nobody_and_says_so(
 
     monkeypatch.setattr(chained_log.os, "write", fill)
     assert (x * 1).get().tolist() == [1, 1], "the last that is done: its line waits"
-    time.sleep(0.1)
+    until_true(lambda: watched.audit.broken is not None)
     with pytest.raises(AuditFailed, match="No space left on device"):
         kept.get()
     with pytest.raises(AuditFailed):
@@ -191,8 +239,7 @@ def test_a_full_disk_serves_nobody_and_says_so(
     assert (x + 1).get().tolist() == [2, 2]
     watched.connect("ben")
     monkeypatch.undo()
-    whats = [one["what"] for one in watched.lines() if one["what"] != "operations"]
-    assert whats.count("read") == 3 and "resume" in whats
+    assert times(watched.lines("read")) == 3 and len(watched.lines("resume")) == 1
     assert verified(watched.path)[0] == 0
     del x, kept
 
@@ -213,8 +260,7 @@ def test_what_is_refused_while_the_disk_is_full_fills_nothing(
 
     monkeypatch.setattr(chained_log.os, "write", fill)
     monkeypatch.setattr(audit_module, "_MOST_WAITING", 5)
-    audit = watched.server.core.audit
-    assert audit is not None
+    audit = watched.audit
     for _ in range(8):
         audit.event("leave", reason="it is tried")
     with pytest.raises(WorkerRefused):
@@ -238,16 +284,12 @@ def test_a_disk_that_has_room_again_is_noticed_though_nobody_asks(
     def fill(file: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    audit = watched.server.core.audit
-    assert audit is not None
+    audit = watched.audit
     with monkeypatch.context() as patched:
         patched.setattr(chained_log.os, "write", fill)
         audit.event("leave", reason="it is tried")
         assert audit.broken == "No space left on device"
-    until = time.monotonic() + 20
-    while audit.broken is not None and time.monotonic() < until:
-        time.sleep(0.05)
-    assert audit.broken is None
+    until_true(lambda: audit.broken is None)
 
 
 def test_lines_that_are_lost_at_the_end_are_told(
@@ -317,10 +359,8 @@ def test_what_callers_choose_forges_no_line(
         token = watched.book.make("eve", time.time())
         assert raw.greet(token=token, name="-")["kind"] == "welcome"
         raw.say(kind="bye", reason=forged + "y" * 1000)
-        until = time.monotonic() + 20
-        while not (left := watched.lines("leave")) and time.monotonic() < until:
-            time.sleep(0.01)
-    (left,) = left
+        until_true(lambda: bool(watched.lines("leave")))
+    (left,) = watched.lines("leave")
     assert left["reason"].isprintable() and len(left["reason"]) < 300
     (search,) = watched.lines("search")
     assert len(search["words"]) == 21 and search["words"][-1] == "… (14 more)"
@@ -400,7 +440,7 @@ def test_a_worker_that_is_lost_has_written_what_it_answered(
 ) -> None:
     ann = watched.connect("ann")
     assert torch.ones(5).send(ann).get().sum() == 5
-    time.sleep(0.1)  # it has had a moment to spare
+    until_true(lambda: any(one["what"] == "read" for one in read(watched.path)))
     reads = [one for one in read(watched.path) if one["what"] == "read"]
     assert [one["bytes"] for one in reads] == [20]
     watched.server.stop("the disk is being replaced")
