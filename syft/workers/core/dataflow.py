@@ -224,6 +224,7 @@ class Dataflow:
         "_board",
         "_footprints",
         "_unwanted",
+        "_running",
     )
 
     def __init__(self, store: ObjectStore) -> None:
@@ -237,6 +238,7 @@ class Dataflow:
         self._board = Scoreboard()
         self._footprints = Footprints(store, self._board)
         self._unwanted: set[int] = set()
+        self._running: Task | None = None
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -277,6 +279,40 @@ class Dataflow:
         self._board.enter(task, footprint.reads, footprint.writes, footprint.wide)
         self._park(task)
         return task
+
+    def occupy(self, inputs: Iterable[int], access: Access, request: Hashable = None) -> Task:
+        """Hold the place of an operation that goes on after it has begun, until :meth:`vacate`:
+        what comes later and conflicts with it waits, as for one that is parked.  It may have been
+        parked itself, as this ``request``.
+
+        >>> store = ObjectStore("bob"); flow = Dataflow(store); store.put(5, torch.ones(2))
+        >>> reading, ran = flow.occupy((5,), READS), []
+        >>> writing = flow.admit(lambda held: ran.append(len(held)), (5,), (), Access(writes=(5,)))
+        >>> ran, flow.vacate(reading), ran
+        ([1], None, [1])
+        """
+        names = tuple(dict.fromkeys(inputs))
+        task = Task(next(self._numbers), inputs=names, access=access)
+        task.held = {id: self._store.objects[id] for id in names if id in self._store.objects}
+        footprint = self._footprints.of(task)
+        about = footprint.reads, footprint.writes, footprint.wide
+        self._board.enter(task, *about, latest=False)
+        if access.joins:
+            self._footprints.join_inputs(task)
+        if self._running is not None and self._running.request == request:
+            for later in self._running.blocks:  # what came after the request
+                later.blockers.add(task)
+                task.blocks.add(later)
+        self.tasks.add(task)
+        return task
+
+    def vacate(self, task: Task) -> None:
+        """End what :meth:`occupy` has begun, and run what has waited for it."""
+        if task in self.tasks:
+            ready: list[Task] = []
+            self.tasks.discard(task)
+            self._finish(task, ready)
+            self._run_ready(ready)
 
     def promises_behind(self, id: int) -> tuple[int, ...]:
         """The promises from outside for which a promised object waits, as
@@ -342,7 +378,11 @@ class Dataflow:
             if task not in self.tasks:  # the handler of another one had it dropped or cancelled
                 continue
             self._unlist(task)  # its handler may let others ask this worker meanwhile
-            self._store.charges.graphs.serve(task.run, task.held, task.graphs)
+            outer, self._running = self._running, task
+            try:
+                self._store.charges.graphs.serve(task.run, task.held, task.graphs)
+            finally:
+                self._running = outer
             self._finish(task, ready)
             self._release(task.outs, ready)
 

@@ -29,14 +29,14 @@ class Usage:
         self.last: set[Task] = set()
         self.readers: set[Task] = set()
 
-    def enter(self, task: Task, writes: bool) -> None:
-        """Add an operation that arrived after all others."""
+    def enter(self, task: Task, writes: bool, latest: bool = True) -> None:
+        """Add an operation that arrived after all others, unless it is not the ``latest``."""
         self.tasks.add(task)
         task.usages.add(self)
         if writes:
             self.writers.add(task)
-            self.last = {task}
-            self.readers = set()
+            self.last = {task} if latest else self.last | {task}
+            self.readers = set() if latest else self.readers
         elif task not in self.last:
             self.readers.add(task)
 
@@ -122,8 +122,15 @@ class Scoreboard:
             found |= self._writers
         return found
 
-    def enter(self, task: Task, reads: Iterable[Key], writes: Iterable[Key], wide: bool) -> None:
-        """Add an operation, which arrived after all others."""
+    def enter(
+        self,
+        task: Task,
+        reads: Iterable[Key],
+        writes: Iterable[Key],
+        wide: bool,
+        latest: bool = True,
+    ) -> None:
+        """Add an operation, which arrived after all others, unless it is not the ``latest``."""
         self._tasks.add(task)
         if wide:
             self._wide.add(task)
@@ -134,7 +141,7 @@ class Scoreboard:
                 usage = self._usages.get(key)
                 if usage is None:
                     usage = self._usages[key] = Usage((key,))
-                usage.enter(task, written)
+                usage.enter(task, written, latest)
 
     def widen(self, keys: Iterable[Key]) -> None:
         """Make the operations that write one of the keys wide."""

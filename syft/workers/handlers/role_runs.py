@@ -13,10 +13,10 @@ waits until those before it have ended.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 
@@ -32,6 +32,7 @@ from syft.ops.nested import NUMBER_OR_NONE_TYPES
 from syft.workers.core.access import READS, Access
 from syft.workers.core.sent_labels import note_bound, terms_of, users_of
 from syft.workers.core.state_machine import WorkerCore
+from syft.workers.core.task import Task
 from syft.workers.execution.kept_memory import has_graph
 from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.guarded_run import Outputs
@@ -81,16 +82,19 @@ def _sends(core: WorkerCore, message: Start) -> Sequence[str]:
     return [message.parties[rank] for rank in others if rank < len(message.parties)]
 
 
-def _access(core: WorkerCore, message: Start) -> Access:
-    """What a role does to the objects that its start names."""
+def _access_of_start(core: WorkerCore, message: Start) -> Access:
     stored = _stored(core, message)
-    if stored is None:
-        return READS
+    return READS if stored is None else _access(message, stored)
+
+
+def _access(message: Start, stored: StoredRole, state: Iterable[int] | None = None) -> Access:
+    """What a role does to the objects that its start names, the role itself among them, or to those
+    that stand for its ``state``."""
     role = stored.role
     inputs: list[int | None] = [None] * role.program.inputs
     for place, arg in zip(role.user_inputs, message.args[1:]):
         inputs[place] = referred(arg)
-    return stored.effects.access(inputs, ids_in(message.args[:1]))
+    return stored.effects.access(inputs, ids_in(message.args[:1]) if state is None else state)
 
 
 def _where(core: WorkerCore, message: Start) -> str:
@@ -98,7 +102,7 @@ def _where(core: WorkerCore, message: Start) -> str:
     return "In a role" if stored is None else f"In role {stored.role.name!r}"
 
 
-@guarding(CollectiveCode.ROLE, Declared(_sends, _access, _where))
+@guarding(CollectiveCode.ROLE, Declared(_sends, _access_of_start, _where))
 def run_role(party: HostedParty, stored: Any, *inputs: Any) -> PartyProgram:
     """A worker's part of an execution of a protocol.
 
@@ -108,6 +112,7 @@ def run_role(party: HostedParty, stored: Any, *inputs: Any) -> PartyProgram:
     run = _RoleRun(party, unsealed(stored), inputs)
     try:
         if run.stored.parted.in_order:
+            run.occupy()
             yield run.stored.turns
         yield from run.rounds()
     finally:
@@ -153,6 +158,8 @@ class _RoleRun:
         """The inputs that have come, by place."""
         self._places: dict[LetterName, int] = {}
         self._charged: dict[int, int] = {}
+        self._place: Task | None = None
+        """Its place among the operations that use the same objects, while it waits."""
         self._check_parties()
         self._begin(inputs)
         self._permit = RolePermit(self.call, stored)
@@ -212,10 +219,20 @@ class _RoleRun:
         """Run what can run, and wait for letters, until all is made or lost."""
         self._advance()
         while self._outputs or self._parts:
+            self.occupy()
             received = yield Round({}, frozenset(self._places), any=True)
             for name in sorted(received):
                 self._take(self._places.pop(name), received[name])
             self._advance()
+
+    def occupy(self) -> None:
+        """Have what comes later wait for this execution, if it writes to objects that this uses, or
+        uses what this writes to: as if this had run when it was started."""
+        ids = set(map(referred, self.call.message.args[1:])) - {None}
+        if ids and self._place is None:
+            request = self.call.peer.session, self.call.message.seq
+            access = _access(self.call.message, self.stored, ())
+            self._place = self.core.dataflow.occupy(cast(set[int], ids), access, request)
 
     def _take(self, place: int, letter: Letter) -> None:
         """Note an input that has come, or why it will not."""
@@ -416,6 +433,8 @@ class _RoleRun:
         self._values.clear()
         for slot in list(self._charged):
             self._discharge(slot)
+        if self._place is not None:
+            self.core.dataflow.vacate(self._place)
 
 
 def _is_value(value: Any) -> bool:
