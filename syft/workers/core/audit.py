@@ -139,13 +139,16 @@ class Audit:
         """Write that a request was refused; other failures are none of the owner's."""
         self._touched.clear()
         if peer is not None and isinstance(error, _REFUSALS):
-            by = getattr(error, "action", None)
-            self.event("refuse", peer, by=by, error=type(error).__name__)
+            self._refused(peer, getattr(error, "action", None), None, type(error).__name__)
 
     def hidden(self, message: Request, peer: Peer, ids: Iterable[int]) -> None:
         """Write that a request named what is not there for its caller."""
-        of = self.whose(ids, peer)
-        self.event("refuse", peer, by=name_of(message), of=of, error="not there for this caller")
+        self._refused(peer, name_of(message), self.whose(ids, peer), "not there for this caller")
+
+    def _refused(self, peer: Peer, by: str | None, of: Sequence[str] | None, why: str) -> None:
+        key = "refuse", peer.who, by, of, why
+        if not self._again(key, 0):
+            self._begin(key, peer, by=by, of=of, error=why)
 
     def told(
         self, message: Request, peer: Peer, named: Callable[[], Iterable[int]], value: Any
@@ -222,7 +225,8 @@ class Audit:
             record = self._open.get(key)
             if record is None:
                 return False
-            record["bytes"] += count
+            if count:
+                record["bytes"] += count
             record["times"] = record.get("times", 1) + 1
             return True
 

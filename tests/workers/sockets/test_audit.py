@@ -200,6 +200,23 @@ def test_a_thousand_reads_and_searches_are_few_lines(watched: Watched) -> None:
     assert verified(watched.path)[0] == 0
 
 
+def test_a_thousand_refused_requests_are_few_lines(watched: Watched) -> None:
+    ann, eve = watched.connect("ann"), watched.connect("eve")
+    x = torch.ones(3).send(ann)
+    watched.server.hold(torch.full((2,), SECRET).tag("#mine").private_tensor(["ann"]))
+    (mine,) = eve.search("#mine")
+    for _ in range(200):
+        with pytest.raises(ObjectNotFound):
+            make_pointer(eve.connection(), int(x.id_at_location), False).get()
+        with pytest.raises(PermissionDenied):
+            mine.copy().get()
+    del x, mine
+    lines = watched.lines("refuse")
+    for error in "not there for this caller", "PermissionDenied":
+        assert times([one for one in lines if one["error"] == error]) == 200
+    assert len(lines) < 350, "a line each were 400"
+
+
 def test_what_happens_between_two_reads_stands_between_them(watched: Watched) -> None:
     ann = watched.connect("ann")
     x, y = torch.ones(3).send(ann), torch.ones(3).send(ann)
