@@ -26,6 +26,7 @@ from syft.exceptions import (
     PromiseGivenUp,
     SyftError,
     WorkerClosed,
+    WorkerLost,
     WorkerTimeout,
 )
 from syft.ids import new_execution, new_id
@@ -125,6 +126,8 @@ class _Outcome:
         self.parts = parts
         self.failures: list[Callable[[], object]] = []
         """What raises each failure: an error that was kept would keep what led to it."""
+        self.causes: list[Callable[[], object]] = []
+        """What raises the errors that say why a worker is lost, from which failures follow."""
 
     def watch(self, part: _WorkerPart, line: Connection, pending: Pending) -> None:
         """Note what becomes of a request for a part."""
@@ -353,7 +356,7 @@ class RoleExecution:
                 break
         done = self.done()
         if self._outcome.failures:
-            self._outcome.failures[0]()
+            (self._outcome.causes or self._outcome.failures)[0]()
         if not done:
             raise ObjectNotReady(self._waited().line.location.id)
 
@@ -391,12 +394,15 @@ class RoleExecution:
 
     def _lose(self, part: _WorkerPart, error: WorkerClosed) -> None:
         """Note that the worker of a part is gone, and tell the others, which may have no connection
-        to it: only what waits for something of it is lost there."""
+        to it: only what waits for something of it is lost there.  How this program has reached it,
+        which the error says, is nobody else's business."""
         part.failed = True
+        self._outcome.causes.append(_raising(error))
         if part.role.answers:  # of any other, the others may have all that they need
             self._outcome.failed(part, _raising(error))
-        packed = pack_error(error.with_traceback(None), Packer())
-        lost = Abort(self.number, self._parts.index(part), str(error), None, packed)
+        told = WorkerLost(error.name, "whoever has started the execution has no connection to it")
+        about = self._parts.index(part), str(told), None, pack_error(told, Packer())
+        lost = Abort(self.number, *about)
         for other in self._parts:
             if other.is_under_way:
                 with contextlib.suppress(SyftError):

@@ -95,6 +95,7 @@ def test_the_others_say_who_is_gone_and_begin_anew(
         execution.wait(25)
     except WorkerLost as error:
         assert error.name == killed and phase != "when it has sent"
+        assert "whoever has started" not in error.reason, "the caller knows more"
     else:
         assert phase == "when it has sent", "what was sent is all that was needed of it"
         assert execution.outputs["third"].get().shape == (SIZE, SIZE)
