@@ -8,11 +8,12 @@ roles, so both ends know which value a letter holds, whatever the order of arriv
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from syft.program.program import Program
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RoleProgram:
     """A role of a protocol as data: ``name``, ``program``, ``sources`` and ``targets``.
 
@@ -33,27 +34,33 @@ class RoleProgram:
     targets: tuple[int | None, ...]
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do, to give or to keep."""
+        program = self.program
+        return not (program.actions or program.inputs or program.outputs or program.state)
+
+    @cached_property
     def user_inputs(self) -> tuple[int, ...]:
         """The places of the inputs that users give."""
         return tuple(place for place, rank in enumerate(self.sources) if rank is None)
 
-    @property
+    @cached_property
     def kept_outputs(self) -> tuple[int, ...]:
         """The places of the outputs that stay at the role."""
         return tuple(place for place, rank in enumerate(self.targets) if rank is None)
 
-    @property
+    @cached_property
     def answers(self) -> bool:
         """Whether its worker says when the role has run: of one that only sends to others, what it
         sends says so."""
         return bool(self.kept_outputs or self.program.state or not self.letters_to)
 
-    @property
+    @cached_property
     def letters_from(self) -> dict[int, tuple[int, ...]]:
         """The places of the inputs that come from each role."""
         return _by_rank(self.sources)
 
-    @property
+    @cached_property
     def letters_to(self) -> dict[int, tuple[int, ...]]:
         """The places of the outputs that go to each role."""
         return _by_rank(self.targets)

@@ -61,12 +61,18 @@ class Cut:
     outputs: tuple[tuple[int, int], ...]
     order: tuple[tuple[int, ...], ...]
 
-    def takers(self, number: int) -> list[int]:
-        """The roles that take an input of the program: several for a number."""
-        return [rank for rank, inputs in enumerate(self.inputs) if number in inputs]
+    def takers(self, number: int) -> list[tuple[int, int]]:
+        """The roles that take an input of the program, and its place among all their inputs: there
+        may be several, also at one role."""
+        return [
+            (rank, place)
+            for rank, inputs in enumerate(self.inputs)
+            for one, place in zip(inputs, self.roles[rank].user_inputs, strict=True)
+            if one == number
+        ]
 
 
-class _Action:
+class RecordedAction:
     """An action of the whole program: what it reads and makes, and its mark."""
 
     __slots__ = ("index", "action", "line", "mark", "reads", "makes", "writes")
@@ -141,7 +147,7 @@ class _Cutting:
         self.program, self.names = program, names
         marks = program.marks or (None,) * len(program.actions)
         lines = program.lines or ("",) * len(program.actions)
-        self.actions = list(map(_Action, count(), program.actions, lines, marks))
+        self.actions = list(map(RecordedAction, count(), program.actions, lines, marks))
         self.first_constant = program.inputs + program.state
         self._parent: dict[int, int] = {}
         known = enumerate([*input_roles, *state_roles])
@@ -189,7 +195,7 @@ class _Cutting:
             self._parent[slot] = slot = self._parent.get(above, above)
         return slot
 
-    def _join(self, one: int, other: int, action: _Action) -> None:
+    def _join(self, one: int, other: int, action: RecordedAction) -> None:
         one, other = self._find(one), self._find(other)
         if one == other:
             return
@@ -199,7 +205,7 @@ class _Cutting:
         if first is None and second is not None:
             self._rank[one] = second
 
-    def _pin(self, slot: int, rank: int, action: _Action) -> None:
+    def _pin(self, slot: int, rank: int, action: RecordedAction) -> None:
         self._agree(self._rank.setdefault(self._find(slot), rank), rank, action)
 
     def _join_all(self) -> None:
@@ -213,17 +219,17 @@ class _Cutting:
                     self._join(placed[0], slot, one)
                 self._pin_marked(one, one.makes or placed[:1])
 
-    def _join_crossing(self, one: _Action, sources: Sequence[int]) -> None:
+    def _join_crossing(self, one: RecordedAction, sources: Sequence[int]) -> None:
         if one.mark is not None and one.mark.back is not None:
             self._join(sources[one.mark.back], one.makes[0], one)
         self._pin_marked(one, one.makes)
 
-    def _pin_marked(self, one: _Action, slots: Iterable[int]) -> None:
+    def _pin_marked(self, one: RecordedAction, slots: Iterable[int]) -> None:
         if one.mark is not None and one.mark.role is not None:
             for slot in slots:
                 self._pin(slot, one.mark.role, one)
 
-    def _agree(self, first: int | None, second: int | None, action: _Action) -> None:
+    def _agree(self, first: int | None, second: int | None, action: RecordedAction) -> None:
         """Raise if an action uses values of two roles."""
         if first is None or second is None or first == second:
             return
@@ -238,7 +244,7 @@ class _Cutting:
             raise ProtocolError(f"{text}, one of them a number that was read there", instead)
         raise ProtocolError(text, f"send one of them first: .send({b}), .move({b}) or .get()")
 
-    def _reads_of(self, action: _Action, ops: Collection[int]) -> bool:
+    def _reads_of(self, action: RecordedAction, ops: Collection[int]) -> bool:
         """Whether an action reads what one of these operations has made."""
         made = (one.makes for one in self.actions if one.action.op in ops)
         return any(not set(makes).isdisjoint(action.reads) for makes in made)
@@ -247,7 +253,7 @@ class _Cutting:
         """The rank of the role that has a slot; that of the caller if nothing says otherwise."""
         return 0 if slot in self.floating else self._rank.get(self._find(slot), 0)
 
-    def _leaves(self, one: _Action) -> bool:
+    def _leaves(self, one: RecordedAction) -> bool:
         """Whether an action is a copy that really goes to another role."""
         if not one.crosses or one.reads[0] in self.floating:
             return False
@@ -274,9 +280,9 @@ class _Cutting:
             tuple(tuple(one.index for one in actions) for actions in picked),
         )
 
-    def _picked(self) -> list[list[_Action]]:
+    def _picked(self) -> list[list[RecordedAction]]:
         """The actions of each role, in order."""
-        picked: list[list[_Action]] = [[] for _ in self.names]
+        picked: list[list[RecordedAction]] = [[] for _ in self.names]
         expecting = [one for one in self.actions if not one.makes and one.floats(self.floating)]
         for one in filter(lambda one: not one.floats(self.floating), reversed(self.actions)):
             rank = self._actor(one)
@@ -292,7 +298,7 @@ class _Cutting:
                     needed.update(one.reads)
         return [sorted(mine, key=lambda one: one.index) for mine in picked]
 
-    def _actor(self, one: _Action) -> int:
+    def _actor(self, one: RecordedAction) -> int:
         """The role that takes an action: a copy is made by the role that sends it."""
         slots = [*one.reads, *one.makes] if self._leaves(one) else [*one.makes, *one.reads]
         return next((self.place(slot) for slot in slots if slot not in self.floating), 0)
@@ -315,7 +321,7 @@ class _Cutting:
         """The outputs that stay at a role."""
         return list(dict.fromkeys(slot for slot in self.outputs if self.place(slot) == rank))
 
-    def _role(self, rank: int, picked: list[_Action]) -> RoleProgram:
+    def _role(self, rank: int, picked: list[RecordedAction]) -> RoleProgram:
         """A role with the actions that were picked for it."""
         program, first = self.program, self.first_constant
         inputs = self._given(rank, range(program.inputs))

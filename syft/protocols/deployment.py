@@ -25,6 +25,7 @@ from syft.program.recording.environment.source_line import add_recorded_line
 from syft.program.role_program import RoleProgram
 from syft.protocols.execution_cost import ExecutionCost, cost_of
 from syft.protocols.given_inputs import GivenInputs
+from syft.protocols.passing_on import given_directly
 from syft.protocols.role_building import BuiltProtocol, is_pointer, speaking_of_protocols
 from syft.protocols.tapes import Role
 from syft.workers.client.role_executions import RoleExecution, start, store_role
@@ -66,7 +67,10 @@ class Deployment:
             state = built.plan.state.read()
         self._unseen: list[RoleExecution] = []
         """Runs of which not all roles had ended when their results were returned."""
-        busy = [rank for rank, tape in enumerate(tapes) if not tape.is_idle]
+        here = workers[tapes[0].name].id == owner.id
+        self._cut = given_directly(built.cut) if here else built.cut
+        """Who does what: what the caller would only send on, it gives to who gets it."""
+        busy = [rank for rank, role in enumerate(self._cut.roles) if not role.is_idle]
         self._rank = {rank: at for at, rank in enumerate(busy)}
         """The roles that have something to do, by their ranks among all."""
         self._check_apart([tapes[rank].name for rank in busy])
@@ -74,8 +78,8 @@ class Deployment:
         self._handles = [
             store_role(
                 lines[rank],
-                _renumbered(built.cut.roles[rank], self._rank),
-                [state[place] for place in built.cut.state[rank]],
+                _renumbered(self._cut.roles[rank], self._rank),
+                [state[place] for place in self._cut.state[rank]],
             )
             for rank in busy
         ]
@@ -181,8 +185,10 @@ class Deployment:
 
     def places_of(self, name: str) -> list[tuple[int, int]]:
         """The roles that take an input, and its place among their inputs."""
-        at, cut = self._names.index(name), self._built.cut
-        return [(self._rank[rank], cut.inputs[rank].index(at)) for rank in cut.takers(at)]
+        return self._takers(self._names.index(name))
+
+    def _takers(self, number: int) -> list[tuple[int, int]]:
+        return [(self._rank[rank], place) for rank, place in self._cut.takers(number)]
 
     def submitted(self, name: str, value: Any) -> tuple[str, Any]:
         """The name of an input that comes later, and the value as it is sent."""
@@ -199,10 +205,9 @@ class Deployment:
         for name, value in given.items():
             for place in self.places_of(name):
                 inputs[place] = self.operand(name, place[0], value)
-        cut, options = self._built.cut, self._built.plan.assumptions.options.numbers
+        options = self._built.plan.assumptions.options.numbers
         for at, number in enumerate(options, len(self._names)):
-            for rank in cut.takers(at):
-                inputs[self._rank[rank], cut.inputs[rank].index(at)] = number
+            inputs.update(dict.fromkeys(self._takers(at), number))
         actors = {
             place: actor for name, actor in self._actors.items() for place in self.places_of(name)
         }
@@ -222,7 +227,7 @@ class Deployment:
 
     def nested(self, outputs: Callable[[int], Sequence[Any]]) -> Any:
         """What the function returned, with the outputs of the roles in their places."""
-        found = [outputs(self._rank[rank])[place] for rank, place in self._built.cut.outputs]
+        found = [outputs(self._rank[rank])[place] for rank, place in self._cut.outputs]
         pattern = self._built.plan.program.outputs
         slots = [slot.index for slot in slots_in(pattern)]
         return fill_slots(pattern, dict(zip(slots, found, strict=True)))
@@ -240,9 +245,9 @@ class Deployment:
             if names:
                 error.add_note(f"Missing inputs of {self.name!r}, which submit() gives: {names}.")
         notes = " ".join(getattr(error, "__notes__", ()))
-        for tape in self.tapes:
-            if f"role {tape.name!r}" in notes:
-                add_recorded_line(error, tape.program.program.lines)
+        for role in self._cut.roles:
+            if f"role {role.name!r}" in notes:
+                add_recorded_line(error, role.program.lines)
 
     # ------------------------------------------------------------------------------------- cost
 
@@ -358,7 +363,9 @@ class _Outputs(Mapping[str, Any]):
     def __getitem__(self, role: str) -> Any:
         rank = self._deployment.kept_by(role)
         if rank is None:
-            raise KeyError(role)
+            if role not in self._deployment.workers:
+                raise KeyError(role)
+            return ()
         with _Explained(self._deployment, self.running):
             values = self.running.outputs(rank)
         return values[0] if len(values) == 1 else tuple(values)

@@ -101,8 +101,7 @@ class Role:
     @property
     def is_idle(self) -> bool:
         """Whether it has nothing to do, to give or to keep."""
-        program = self.program.program
-        return not (program.actions or program.inputs or program.outputs or program.state)
+        return self.program.is_idle
 
     @cached_property
     def _sends(self) -> dict[int, str]:

@@ -5,6 +5,7 @@ A role takes its actions in order; which role acts next, and which letter arrive
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
@@ -62,7 +63,9 @@ def simulate(cut: Cut, inputs: list[Any], state: list[torch.Tensor], seed: int) 
     draw = random.Random(seed)
     roles = [
         SimulatedRole(
-            role, [inputs[at] for at in cut.inputs[rank]], [state[at] for at in cut.state[rank]]
+            role,
+            [copy.deepcopy(inputs[at]) for at in cut.inputs[rank]],
+            [state[at] for at in cut.state[rank]],
         )
         for rank, role in enumerate(cut.roles)
     ]

@@ -11,6 +11,7 @@ from torch import nn
 
 import syft as sy
 from syft.exceptions import CannotRecord, ProtocolError
+from syft.protocols.passing_on import given_directly
 from syft.protocols.protocol import BuiltProtocol, Recorded
 from syft.protocols.role_worker import RoleWorker
 from tests.protocols.simulator import simulate
@@ -33,7 +34,8 @@ def run(built: BuiltProtocol, inputs, seeds=SEEDS):
     results = []
     for seed in seeds:
         state = [t.clone().requires_grad_(g) for t, g in zip(before, grads, strict=True)]
-        results.append((simulate(built.cut, list(inputs), state, seed), state))
+        cut = given_directly(built.cut) if seed % 2 else built.cut
+        results.append((simulate(cut, list(inputs), state, seed), state))
     for outputs, state in results[1:]:
         for one, other in zip([*results[0][0], *results[0][1]], [*outputs, *state], strict=True):
             torch.testing.assert_close(one, other)
@@ -45,6 +47,23 @@ def programs(built: BuiltProtocol) -> dict[str, list[str]]:
         role.name: [action.name.rpartition(".")[2] for action in role.program.actions]
         for role in built.cut.roles
     }
+
+
+def test_what_the_caller_only_sends_on_is_given_to_who_gets_it(hook):
+    def foo(x, y, z):
+        kept = y + 1
+        both = x.send(alice) * x.send(alice) + y.send(alice)
+        z.add_(1)
+        return both.move(bob) - z.send(bob), kept  # noqa: F821
+
+    arguments = [torch.tensor([float(n)]) for n in range(3)]
+    built = recorded(foo, *arguments, alice=None, bob=None)
+    local, at_alice, at_bob = given_directly(built.cut).roles
+    assert (local.sources, local.targets) == ((None, None), (None, 2)), "y and z are of use there"
+    assert at_alice.sources == (None, None, None)
+    assert at_bob.sources == (1, 0), "z was written to before it was sent"
+    found = run(built, [torch.tensor([n]) for n in (3.0, 4.0, 5.0)])
+    assert [one.item() for one in found] == [9 + 4 - 6, 5]
 
 
 def test_the_first_example(hook):
@@ -186,7 +205,7 @@ def test_a_number_of_the_call_goes_to_all_who_use_it(hook):
         return x.send(alice) * n + n, x.send(bob) / n, x * n  # noqa: F821
 
     built = recorded(foo, torch.ones(2), 3, alice=None, bob=None)
-    assert built.cut.takers(1) == [0, 1, 2]
+    assert [rank for rank, _ in built.cut.takers(1)] == [0, 1, 2]
     first, second, third = run(built, [torch.ones(2), 5])
     assert first.tolist() == [10, 10] and second.tolist() == (torch.ones(2) / 5).tolist()
     assert third.tolist() == [5, 5]

@@ -13,8 +13,7 @@ waits until those before it have ended.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -50,7 +49,7 @@ from syft.workers.handlers.party_programs import (
 from syft.workers.handlers.programs import run_program
 from syft.workers.handlers.role_parts import Part
 from syft.workers.handlers.role_permits import RolePermit
-from syft.workers.handlers.stored_role import StoredRole
+from syft.workers.handlers.stored_role import Output, StoredRole
 from syft.workers.labels.cell import elsewhere, unsealed
 from syft.workers.labels.guards import Guard, meet_guards
 from syft.workers.labels.memory_labels import full_guard_of, protect
@@ -68,11 +67,9 @@ dropped."""
 
 def _stored(core: WorkerCore, message: Start) -> StoredRole | None:
     """The role that a start names, if it is here."""
-    for id in ids_in(message.args[:1]):
-        found = unsealed(core.store.read(id)) if id in core.store else None
-        if isinstance(found, StoredRole):
-            return found
-    return None
+    id = referred(message.args[0]) if message.args else None
+    found = unsealed(core.store.read(id)) if id is not None and id in core.store else None
+    return found if isinstance(found, StoredRole) else None
 
 
 def _sends(core: WorkerCore, message: Start) -> Sequence[str]:
@@ -120,18 +117,6 @@ def run_role(party: HostedParty, stored: Any, *inputs: Any) -> PartyProgram:
     return run.failed or (() if run.role.answers else QUIETLY)
 
 
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """An output under way: its place, where it goes, and the parts after which it is there."""
-
-    place: int
-    slot: int
-    to: int | None
-    number: int
-    after: frozenset[int]
-    alone: bool
-
-
 class _RoleRun:
     """One execution of a role: the values of its slots, and what became of its parts."""
 
@@ -163,7 +148,7 @@ class _RoleRun:
         self._check_parties()
         self._begin(inputs)
         self._permit = RolePermit(self.call, stored)
-        self._outputs = list(self._all_outputs())
+        self._outputs = self._all_outputs()
 
     def _check_parties(self) -> None:
         ranks = {rank for rank in (*self.role.sources, *self.role.targets) if rank is not None}
@@ -198,20 +183,11 @@ class _RoleRun:
             raise MalformedMessage("$.args", "the rank of who brings an input", "something else")
         return by
 
-    def _all_outputs(self) -> Iterator[_Output]:
-        cut, sent = self.stored.parted, dict.fromkeys(self.role.letters_to, 0)
-        kept = 0
-        for place, rank in enumerate(self.role.targets):
-            slot: int = self.role.program.outputs[place].index
-            about, ends = (slot, rank), (cut.outputs[place], cut.alone[place])
-            if rank is None:
-                yield _Output(place, *about, kept, *ends)
-                kept += 1
-            else:
-                yield _Output(place, *about, sent[rank], *ends)
-                sent[rank] += 1
-        if kept != len(self.call.message.outs):
-            raise MalformedMessage("$.outs", f"{kept} ids", str(len(self.call.message.outs)))
+    def _all_outputs(self) -> list[Output]:
+        kept, outs = len(self.role.kept_outputs), self.call.message.outs
+        if kept != len(outs):
+            raise MalformedMessage("$.outs", f"{kept} ids", str(len(outs)))
+        return list(self.stored.outputs)
 
     # ---------------------------------------------------------------------------------- running
 
@@ -331,7 +307,7 @@ class _RoleRun:
 
     # ---------------------------------------------------------------------------- what it gives
 
-    def _hand_out(self, output: _Output) -> bool:
+    def _hand_out(self, output: Output) -> bool:
         """Store or send an output, if it is there or lost; whether it is done."""
         lost = self._lost.get(output.slot)
         for place in sorted(output.after):
@@ -353,7 +329,7 @@ class _RoleRun:
         self._lose(output, lost)
         return True
 
-    def _keep(self, output: _Output) -> None:
+    def _keep(self, output: Output) -> None:
         core, out = self.core, self.call.message.outs[output.number]
         value = self._value(output.slot)
         if not isinstance(value, torch.Tensor):
@@ -365,7 +341,7 @@ class _RoleRun:
             core.hold(out, value)
             self.call.note_made((out,))
 
-    def _send(self, output: _Output, to: int) -> None:
+    def _send(self, output: Output, to: int) -> None:
         value, core = self._value(output.slot), self.core
         guard = self._taints.get(output.slot)
         if isinstance(value, torch.Tensor):
@@ -389,7 +365,7 @@ class _RoleRun:
     def _letter(self, number: int, about: tuple[Any, ...], values: tuple[Any, ...]) -> Exchange:
         return Exchange(self.party.execution, number, self.party.rank, values, *about)
 
-    def _lose(self, output: _Output, lost: Failed) -> None:
+    def _lose(self, output: Output, lost: Failed) -> None:
         """Let those know who wait for an output that will not come."""
         self.failed = self.failed or lost
         if output.to is not None:

@@ -5,9 +5,11 @@ It is stored in one message, found, copied and dropped as a plan is.  A copy has
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import Any, Final
 
 import torch
@@ -35,6 +37,20 @@ from syft.workers.labels.memory_labels import full_guard_of
 
 MOST_ROLES: Final = 1 << 10
 """The most roles of a protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of a role: its place and slot, the rank of the role ``to`` which it goes, and its
+    ``number`` among those that go there (None: that stay); the parts ``after`` which it is there,
+    and whether its memory is nobody else's."""
+
+    place: int
+    slot: int
+    to: int | None
+    number: int
+    after: frozenset[int]
+    alone: bool
 
 
 class StoredRole(StoredProgram):
@@ -77,6 +93,16 @@ class StoredRole(StoredProgram):
     def parted(self) -> PartedProgram:
         """The program in parts, made ready to run for the users of the worker."""
         return parted(self.program, self.role.user_inputs)
+
+    @cached_property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs, by place."""
+        role, cut = self.role, self.parted
+        numbers: dict[int | None, count[int]] = defaultdict(count)
+        return tuple(
+            Output(place, slot.index, to, next(numbers[to]), cut.outputs[place], cut.alone[place])
+            for place, (slot, to) in enumerate(zip(role.program.outputs, role.targets, strict=True))
+        )
 
     @cached_property
     def effects(self) -> Effects:
