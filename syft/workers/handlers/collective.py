@@ -360,6 +360,9 @@ def _is_due(call: Call, message: Exchange) -> bool:
         if message.seq:
             raise
         return False
+    except LimitExceeded as error:  # without this letter the execution would never end
+        refuse(call.core, message.execution, error, call.peer)
+        raise
     return True
 
 
@@ -435,8 +438,12 @@ def _note_early(core: WorkerCore, message: Abort, peer: Peer, failed: Failed) ->
         if (message.execution, peer.place) in core.aborted:
             return
         check_number(number)
-        if session is not None:
-            session.mailbox.check(peer, number)
+        try:
+            if session is not None:
+                session.mailbox.check(peer, number)
+        except LimitExceeded as error:
+            refuse(core, message.execution, error, peer)
+            raise
         keep(core, message.execution, (message.rank, number), letter, peer)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import torch
 
-from syft.exceptions import MalformedMessage
+from syft.exceptions import LimitExceeded, MalformedMessage
 from syft.ops.nested import leaves
 from syft.workers.core.charges import Charges
 from syft.workers.core.peer import Peer, Place
@@ -72,8 +72,11 @@ class Mailbox:
 
     def check(self, peer: Peer, number: int) -> None:
         """Raise :class:`~syft.exceptions.MalformedMessage` for a letter that is there already, and
-        for one too many of its sender."""
-        if self._counts[peer.place] >= MAX_PARTY_MESSAGES or (peer.place, number) in self._kept:
+        :class:`~syft.exceptions.LimitExceeded` for one too many of its sender."""
+        if self._counts[peer.place] >= MAX_PARTY_MESSAGES:
+            most = MAX_PARTY_MESSAGES
+            raise LimitExceeded("$.number", "MAX_PARTY_MESSAGES", most, most + 1)
+        if (peer.place, number) in self._kept:
             raise MalformedMessage("$", "one letter of each number from each party", "another one")
 
     def put(self, peer: Peer, number: int, rank: int, letter: Letter) -> None:

@@ -846,7 +846,10 @@ def test_the_number_of_executions_and_of_frames_is_bounded(core: WorkerCore) -> 
     for round in range(MAX_PARTY_MESSAGES):
         assert exchange(core, "alice", round, 0, execution=9999) == []
     ((_, reply),) = exchange(core, "alice", MAX_PARTY_MESSAGES, 0, execution=9999)
-    assert isinstance(error_in(reply), MalformedMessage)
+    assert isinstance(error_in(reply), LimitExceeded)
+    told = tell(core, "me", start(execution=9999, outs=(51,)))
+    (failure,) = [message for to, message in told if to == "@me"]
+    assert "MAX_PARTY_MESSAGES" in str(error_in(failure)), "it is not waited for"
     core.clear("test")
     assert not core.sessions and core.outgoing() == []
 
