@@ -42,7 +42,7 @@ TABLE: Final[list[tuple[str, Refusal]]] = [
     ),
     (
         "loss_adaptive_softmax_not_sent",
-        Refusal(PLANS, CannotRecord, "made where torch shows nothing", "it draws new layers"),
+        Refusal(PLANS, CannotRecord, "a parameter that the function makes", "it draws new layers"),
     ),
     (
         "sample_beta sample_dirichlet own_function own_function_setup",
