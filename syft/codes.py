@@ -475,6 +475,7 @@ class CollectiveCode(WireCode):
     DEAL_AHEAD = 6, "what the parties need of a program that comes later"
     ROLL_BACK = 7, "the parties undo what programs have written in place, and go on"
     ROLE = 8, "a role of a protocol"
+    SUM_OF_THOSE_LEFT = 9, "the same sum, of the parties that stay, and who they are"
 
 
 PYTHON_TYPES: tuple[type, ...] = (bool, int, float, complex)

@@ -348,7 +348,7 @@ TEXTS = [
         "Cannot use 'a.json': others may read it (mode 0644). Instead: chmod 600 a.json.",
     ),
     (
-        e.TooFewClients(3, 1, 2, ("bob (late)",)),
+        e.TooFewClients("Round 3", 1, 2, ("bob (late)",)),
         "Round 3 has 1 of the 2 clients that it needs. Missing: bob (late). Connect them again, "
         "wait longer (deadline=), or ask for fewer (minimum=).",
     ),

@@ -76,7 +76,7 @@ exception to that.
     │   └── UnknownToken             no token of that id is in the book
     ├── NotThere                     a name of earlier versions (an AttributeError too)
     ├── FileRefused                  a file of the owner is absent, unsafe or not what it should be
-    ├── TooFewClients                fewer clients have reported in a round than it needs
+    ├── TooFewClients                fewer clients are left of a round than it needs
     ├── AuditFailed                  a worker cannot write its audit log, and serves nobody
     ├── AuditBroken                  a line of an audit log is not the one that was written
     ├── UnusableSetting              an argument or option has a value that it cannot have

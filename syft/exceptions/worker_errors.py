@@ -205,24 +205,22 @@ any more; make another promise.
 
 
 class TooFewClients(SyftError):
-    """Fewer clients have reported in a round than it needs; says who is missing, and why.
+    """Fewer clients are left of a round, or of a secure sum, than it needs; says who is missing.
 
-    >>> print(TooFewClients(3, 1, 2, ("bob (late)",)))
+    >>> print(TooFewClients("Round 3", 1, 2, ("bob (late)",)))
     Round 3 has 1 of the 2 clients that it needs. Missing: bob (late). Connect them again, wait \
 longer (deadline=), or ask for fewer (minimum=).
     """
 
     def __init__(
-        self, number: int, reported: int, minimum: int, missing: tuple[str, ...] = ()
+        self, what: str, reported: int, minimum: int, missing: tuple[str, ...] = ()
     ) -> None:
-        super().__init__(number, reported, minimum, missing)
-        self.number, self.reported, self.minimum = number, reported, minimum
+        super().__init__(what, reported, minimum, missing)
+        self.what, self.reported, self.minimum = what, reported, minimum
         self.missing = tuple(missing)
 
     def __str__(self) -> str:
-        text = (
-            f"Round {self.number} has {self.reported} of the {self.minimum} clients that it needs."
-        )
+        text = f"{self.what} has {self.reported} of the {self.minimum} clients that it needs."
         missing = f" Missing: {', '.join(self.missing)}." if self.missing else ""
         instead = "Connect them again, wait longer (deadline=), or ask for fewer (minimum=)."
         return f"{text}{missing} {instead}"

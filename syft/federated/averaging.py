@@ -1,67 +1,33 @@
 """Federated averaging (FedAvg): the mean of what several clients have trained.
 
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017.
-Two ways that reveal the mean alone are at hand here, because a single update tells about the data
-it was trained on: masks that cancel in the sum, and additive shares.
+A single update tells about the data it was trained on.  :mod:`syft.federated.secure_mean` has two
+ways that reveal the mean alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
-
-import torch
+from dataclasses import dataclass
+from typing import Any, cast
 
 from syft.chain.wrapper import Wrapper, first_link
-from syft.exceptions import (
-    EncodingError,
-    RemoteFailure,
-    SyftError,
-    UnsupportedOperation,
-    UnusableSetting,
-)
-from syft.federated.rules import (
-    ClippedMean,
-    NamedRule,
-    Rule,
-    clipped,
-    flat_center,
-    has_distance,
-    rule_of,
-    unmoved,
-)
+from syft.exceptions import UnusableSetting, WorkerClosed
+from syft.federated.rules import ClippedMean, NamedRule, Rule, rule_of
+from syft.federated.secure_mean import Secrecy, Weighed, secure_by_rule
 from syft.federated.updates import (
     Table,
-    Tensor,
     alike,
-    as_before,
+    fetched,
     listed_updates,
     made_like,
-    reals,
     table_of,
 )
-from syft.hooks import bulk
-from syft.hooks.whole_modules import one_message_each
 from syft.status_line import counted
-from syft.tensors.collective_call import sum_private
-from syft.tensors.fixed.fixed_link import decoded, is_fixed
-from syft.tensors.pointer import PointerTensor
-
-_FRACTION: Final = 24
-"""Bits after the point of what is shared, as in :func:`syft.sum_private`."""
-
-_LIMIT: Final = 2.0 ** (63 - _FRACTION)
-"""What a sum must stay below in those units."""
-
-_OF_NUMBERS: Final = EncodingError, RemoteFailure, UnsupportedOperation
-"""What workers raise of numbers that have no place in a sum."""
-
-Weighed = tuple[Table, float, str]
-"""An update, its part of the mean, and what errors call it."""
-
-Clip = tuple[float, Tensor]
-"""How far a vector may be from another one."""
+from syft.tensors.fixed.fixed_link import is_fixed
 
 
 def federated_average(
@@ -74,6 +40,7 @@ def federated_average(
     user: str | None = None,
     allow_dealing_party: bool = False,
     rule: Rule | NamedRule = "mean",
+    minimum: int | None = None,
 ) -> Any:
     """The weighted mean of modules, state_dicts, lists of tensors, or tensors.
 
@@ -96,7 +63,12 @@ def federated_average(
     :class:`syft.TrimmedMean` or :class:`syft.ClippedMean`.  The first two compare updates, so they
     are not secure, and take no weights: a bad client would choose a large one.
 
-    Raises :class:`~syft.exceptions.UnusableSetting` for no updates; updates in fixed precision or
+    ``minimum``, with ``secure``, has the sum go on when workers leave: the mean is that of those
+    that stay, at least so many and more than half of all, and a warning names the others.  What
+    they have added is in no sum, or in the sum alone.
+
+    Raises :class:`~syft.exceptions.TooFewClients` if fewer stay; and
+    :class:`~syft.exceptions.UnusableSetting` for no updates; updates in fixed precision or
     of shares; updates that differ in names, shapes or dtypes; containers and arrays in updates,
     which would not be averaged; modules that cannot hold the mean, because they compute their
     ``state_dict`` or tie what others do not; NaN in updates that count, infinities that not all of
@@ -115,24 +87,88 @@ def federated_average(
     >>> sy.federated_average(updates, secure=True)
     tensor([0.5000, 0.5000])
     """
-    rule = rule_of(rule)
     secure = secure or workers is not None or crypto_provider is not None
+    dealing = {"crypto_provider": crypto_provider, "allow_dealing_party": allow_dealing_party}
+    how = Secrecy(user, minimum, workers, dealing)
+    if minimum is not None:
+        _check_minimum(minimum, secure and workers is None and crypto_provider is None)
+    mean = average_of(updates, weights, rule_of(rule), how if secure else None, user)
+    if how.left_out:
+        gone = [f"{label} ({why.error})" for label, why in how.left_out.items()]
+        warnings.warn(f"Not in the average: {', '.join(gone)}", stacklevel=2)
+    return mean
+
+
+federated_avg = federated_average
+
+
+def average_of(
+    updates: Any,
+    weights: Any,
+    rule: Rule,
+    how: Secrecy | None,
+    user: str | None,
+    called: Sequence[str] = (),
+) -> Any:
+    """What becomes of updates by a rule; with ``how`` none is fetched.  Errors call them so.
+
+    >>> average_of([torch.ones(1), torch.zeros(1)], [3, 1], rule_of("mean"), None, None)
+    tensor([0.7500])
+    """
+    parts = _parts_of(updates, weights, rule, called)
+    leaving = how is not None and how.minimum is not None
+    if leaving:
+        parts = _reachable(parts, cast(Secrecy, how))
+    tables = [part.table for part in parts]
+    tables = alike([part.name for part in parts], fetched(tables, user) if how is None else tables)
+    weighed = [(table, part.share, part.label) for table, part in zip(tables, parts, strict=True)]
+    weighed = [one for one in weighed if one[1]]
+    mean = _by_rule(rule, weighed) if how is None else secure_by_rule(rule, weighed, how)
+    return _made_like_one(parts, {key: mean[key] for key in tables[0]}, leaving)
+
+
+@dataclass(frozen=True, slots=True)
+class _UpdatePart:
+    """An update, its table, its part of the mean, its name, and what errors call it."""
+
+    update: Any
+    table: Table
+    share: float
+    name: str
+    label: str
+
+
+def _parts_of(updates: Any, weights: Any, rule: Rule, called: Sequence[str]) -> list[_UpdatePart]:
+    """All updates, of which none is encoded."""
     names, several = listed_updates(updates)
+    names = list(called) or names
     if weights is not None and not rule.weighs:
         raise UnusableSetting("weights", f"none: {rule} counts all the same", "some")
     shares = _shares_of(weights, updates, len(several))
     tables, labels = _checked_tables(names, several)
-    tables = alike(names, tables if secure else _fetched(tables, user))
-    weighed = [update for update in zip(tables, shares, labels, strict=True) if update[1]]
-    if secure:
-        dealing = {"crypto_provider": crypto_provider, "allow_dealing_party": allow_dealing_party}
-        mean = _secure_by_rule(rule, weighed, workers, dealing, user)
-    else:
-        mean = _by_rule(rule, weighed)
-    return made_like(several[0], {key: mean[key] for key in tables[0]})
+    return list(map(_UpdatePart, several, tables, shares, names, labels))
 
 
-federated_avg = federated_average
+def _reachable(parts: Sequence[_UpdatePart], how: Secrecy) -> list[_UpdatePart]:
+    """The updates whose workers have not left."""
+    there = how.reachable([part.table for part in parts], [part.label for part in parts])
+    return [parts[at] for at in there]
+
+
+def _made_like_one(parts: Sequence[_UpdatePart], values: Table, leaving: bool) -> Any:
+    """An update of the kind of the first one; of a module, the rest is fetched from its worker, so
+    with ``leaving`` of the first whose worker is there."""
+    for part in parts[:-1] if leaving else ():
+        with contextlib.suppress(WorkerClosed):
+            return made_like(part.update, values)
+    return made_like(parts[-1 if leaving else 0].update, values)
+
+
+def _check_minimum(minimum: Any, masked: bool) -> None:
+    if not masked:
+        raise UnusableSetting("minimum", "left out, but with secure=True and masks", repr(minimum))
+    if not isinstance(minimum, int) or isinstance(minimum, bool) or minimum < 2:
+        raise UnusableSetting("minimum", "a whole number from 2", repr(minimum))
 
 
 def _shares_of(weights: Any, updates: Any, count: int) -> list[float]:
@@ -186,18 +222,6 @@ def _refuse_encoded(name: str, table: Table) -> None:
             raise UnusableSetting("updates", wanted, f"{kind} in {key!r} of update {name}")
 
 
-def _fetched(tables: list[Table], user: str | None) -> list[Table]:
-    """The tables with the values of what lies at workers; gradients are not asked for."""
-    away = [tensor for table in tables for tensor in table.values() if type(tensor) is Wrapper]
-    with one_message_each(away):
-        bare = [tensor.detach() for tensor in away]
-    found = iter(bulk.get_all(bare, user))
-    return [
-        {key: next(found) if type(tensor) is Wrapper else tensor for key, tensor in table.items()}
-        for table in tables
-    ]
-
-
 def _by_rule(rule: Rule, weighed: Sequence[Weighed]) -> Table:
     """What becomes of tables of this process."""
     if isinstance(rule, ClippedMean):
@@ -206,155 +230,3 @@ def _by_rule(rule: Rule, weighed: Sequence[Weighed]) -> Table:
     for table, share, label in counted(weighed, "federated_average", len(weighed)):
         mean.add(table, share, label)
     return mean.values()
-
-
-# ------------------------------------------------------------------------- nobody sees one of them
-
-
-def _secure_by_rule(
-    rule: Rule,
-    weighed: list[Weighed],
-    workers: Sequence[Any] | None,
-    dealing: Mapping[str, Any],
-    user: str | None,
-) -> Table:
-    """The mean of tables of which none is fetched; each worker clips its own."""
-    if not rule.weighs:
-        raise UnusableSetting("rule", "the mean or sy.ClippedMean, to be secure", repr(rule))
-    if not isinstance(rule, ClippedMean):
-        return _secure_mean(weighed, workers, dealing, user, None)
-    first = weighed[0][0]
-    names = [key for key, x in first.items() if has_distance(x)]
-    fixed = {key: unmoved(rule.center(), key) for key in first.keys() - set(names)}
-    if not names:
-        return fixed
-    moving = [({key: table[key] for key in names}, *rest) for table, *rest in weighed]
-    clip = rule.norm, flat_center(rule.checked(first), names)
-    return {**_secure_mean(cast(list[Weighed], moving), workers, dealing, user, clip), **fixed}
-
-
-def _secure_mean(
-    weighed: list[Weighed],
-    workers: Sequence[Any] | None,
-    dealing: Mapping[str, Any],
-    user: str | None,
-    clip: Clip | None,
-) -> Table:
-    """The mean of tables of which none is fetched."""
-    places = _by_place(weighed, workers is None)
-    parts = [_weighed(several, _LIMIT / len(places) - 1, clip) for several in places]
-    first = weighed[0][0]
-    sizes = [x.numel() * (1 + x.dtype.is_complex) for x in first.values()]
-    try:
-        if workers is None:
-            sums: list[Tensor] = list(sum_private(*parts))
-            total = sums[0].get(user=user)
-        else:
-            total = _sum_of_shares(parts, workers, dealing, user)
-    except SyftError as error:
-        _settle(parts, error)
-        if not isinstance(error, _OF_NUMBERS):
-            raise
-        names = [" and ".join(label for _, _, label in several) for several in places]
-        found = _faults(parts, dict(zip(first, sizes, strict=True)), names, user)
-        if not found:
-            raise
-        wanted = f"finite, times their weights under 2^39 / {len(places)} places, to be secure"
-        raise UnusableSetting("updates", wanted, f"others in {found}") from error
-    pieces = zip(first.items(), total.split(sizes), strict=True)
-    return {key: as_before(piece, tensor) for (key, tensor), piece in pieces}
-
-
-def _by_place(weighed: list[Weighed], elsewhere: bool) -> list[list[Weighed]]:
-    """The updates of each place, two or more; with ``elsewhere`` none of them is here."""
-    places: dict[Any, list[Weighed]] = {}
-    for update in weighed:
-        places.setdefault(_place_of(update[0]), []).append(update)
-    if len(places) < 2:
-        where = ", ".join("me" if place is None else str(place.id) for place in places)
-        raise UnusableSetting("updates", "at two places or more, to be secure", f"all at {where}")
-    if elsewhere and None in places:
-        raise UnusableSetting("updates", "at workers, to be secure", "one that is here")
-    return list(places.values())
-
-
-def _place_of(table: Table) -> Any:
-    """The one worker that holds all of an update; None for this process."""
-    found = [first_link(tensor).location for tensor in table.values()]
-    if not found or any(place is not found[0] or isinstance(place, list) for place in found):
-        raise UnusableSetting("updates", "tensors at one worker each", "one that is not")
-    return found[0]
-
-
-def _weighed(several: Sequence[Weighed], most: float, clip: Clip | None) -> Tensor:
-    """What one worker adds to the mean, as one vector of float64; one message makes it.
-
-    Numbers from ``most`` on are infinite in it, which every grid refuses: the sum of all workers
-    would wrap around, and an error would show a number that the grid does not have.
-    """
-    away = [x for table, _, _ in several for x in table.values() if type(x) is Wrapper]
-    with one_message_each(away):
-        flat = _flat_updates(several, clip)
-        vectors = [vector * share for vector, (_, share, _) in zip(flat, several, strict=True)]
-        total = vectors[0]
-        for vector in vectors[1:]:
-            total = total + vector
-        return total / (total.abs() < most)
-
-
-def _flat_updates(several: Sequence[Weighed], clip: Clip | None) -> list[Tensor]:
-    """The updates of one worker as vectors where they are, clipped there."""
-    flat = [torch.cat([reals(x).double().flatten() for x in t.values()]) for t, _, _ in several]
-    if clip is None:
-        return flat
-    norm, center = clip
-    place = _place_of(several[0][0])
-    if place is not None and isinstance(center, torch.Tensor):
-        center = cast(Tensor, center).send(place)
-    return [clipped(vector, center, norm) for vector in flat]
-
-
-def _sum_of_shares(
-    parts: Sequence[Tensor], workers: Sequence[Any], dealing: Mapping[str, Any], user: str | None
-) -> torch.Tensor:
-    """The sum of vectors that are split into shares where they are."""
-    shared = [part.fix_precision(_FRACTION, 2).share(*workers, **dealing) for part in parts]
-    total = shared[0]
-    for other in shared[1:]:
-        total = total + other
-    fixed: Any = first_link(total.get(user=user))
-    return decoded(fixed, torch.float64)
-
-
-def _settle(parts: Iterable[Tensor], error: SyftError) -> None:
-    """Note in an error what else failed at the workers: else it is raised at the next question."""
-    for part in parts:
-        if type(part) is Wrapper:
-            connection = cast(PointerTensor, part.child).connection
-            try:
-                connection.synchronize()
-            except SyftError as other:
-                error.add_note(f"And at {connection.location.id}: {other}")
-
-
-def _faults(
-    parts: Sequence[Tensor], sizes: Mapping[str, int], names: Sequence[str], user: str | None
-) -> str:
-    """The tensors with numbers that have no place in the sum, and whose they are.
-
-    The workers tell ``user``, who may read the updates; what others may not read stays unnamed.
-    """
-    with one_message_each(part for part in parts if type(part) is Wrapper):
-        flags = [_unfit(part, sizes) for part in parts]
-    try:
-        found = _fetched(flags, user)
-    except SyftError:
-        return ""
-    keys = [", ".join(repr(key) for key in sizes if table[key]) for table in found]
-    return "; ".join(f"{k} of update {name}" for k, name in zip(keys, names, strict=True) if k)
-
-
-def _unfit(part: Tensor, sizes: Mapping[str, int]) -> Table:
-    """Which tensors have numbers without a place in the sum, as flags where the vector is."""
-    pieces = zip(sizes, part.split([*sizes.values()]), strict=True)
-    return {key: ~piece.isfinite().all() for key, piece in pieces}

@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -32,10 +32,11 @@ from syft.exceptions import (
     WorkerError,
     WorkerTimeout,
 )
-from syft.federated.averaging import federated_average
+from syft.federated.averaging import average_of
 from syft.federated.kept_state import KeptState
 from syft.federated.local_batches import seed_of
 from syft.federated.round_records import Missing, RoundRecord, RoundSettings, Why, sampled
+from syft.federated.secure_mean import LeftFromMean, Secrecy
 from syft.federated.rules import NamedRule, Rule, rule_of
 from syft.federated.run_file import RunFile
 from syft.federated.updates import Table, Tensor, made_like, table_of
@@ -58,6 +59,10 @@ class _Report:
     samples: float
     table: Table
     handles: dict[Any, Any]
+
+    def there(self) -> Any:
+        """The update as it was reported, as a table if it is a module."""
+        return self.table if isinstance(self.update, nn.Module) else self.update
 
     def values(self) -> Any:
         """The update with what has come of it, as a table if it is a module."""
@@ -263,11 +268,16 @@ class FederatedRound:
         run, found = self._run.settings, self.updates
         if len(found) < run.minimum:
             missing = [f"{name} ({one})" for name, one in self.missing.items()]
-            raise TooFewClients(self.number, len(found), run.minimum, tuple(missing))
+            raise TooFewClients(f"Round {self.number}", len(found), run.minimum, tuple(missing))
         weights = list(self.samples.values()) if run.rule.weighs else None
+        how = Secrecy(run.user, run.minimum) if run.secure else None
         self.averaged = True
-        updates = list(found.values())
-        return federated_average(updates, weights, secure=run.secure, rule=run.rule, user=run.user)
+        try:
+            names = list(found)
+            return average_of(list(found.values()), weights, run.rule, how, run.user, names)
+        finally:
+            if how is not None:
+                self._leave_out(how.left_out)
 
     def record(self) -> RoundRecord:
         """What became of this round; it is over then.
@@ -276,6 +286,15 @@ class FederatedRound:
         ['silent']
         """
         return RoundRecord(self.number, self.asked, self.samples, dict(self.missing))
+
+    def _leave_out(self, gone: Mapping[str, LeftFromMean]) -> None:
+        """Note whose updates are not in a secure sum, by what errors call them."""
+        found = self.updates
+        for label, why in gone.items():
+            for name in [one for one in found if label == one or label.startswith(f"{one} at ")]:
+                found.pop(name)
+                reason = why.text if why.lost else f"{why.error}: {why.text}"
+                self.missing[name] = Missing(Why.LOST if why.lost else Why.FAILED, reason)
 
     def _gathered(self) -> dict[str, Any]:
         for name in self.asked:
@@ -287,7 +306,7 @@ class FederatedRound:
         for name in self.asked:
             if name in self._reports:
                 report = self._reports[name]
-                found[name] = report.update if self._run.settings.secure else report.values()
+                found[name] = report.there() if self._run.settings.secure else report.values()
         return found if self._run.settings.secure else self._fitting(found)
 
     def _wait_for(self, name: str, report: _Report) -> None:
@@ -310,13 +329,16 @@ class FederatedRound:
                 raise
             self._drop(name, found)
 
+    def _refuse_nan(self, name: str, table: Table) -> None:
+        wrong = [repr(key) for key, x in table.items() if bool(x.isnan().any())]
+        if wrong:
+            self._drop(name, Missing(Why.REFUSED, f"NaN in {', '.join(wrong)}"))
+
     def _fitting(self, found: dict[str, Any]) -> dict[str, Any]:
         """The updates that are numbers, and alike: the others are dropped by name."""
         tables = {name: table_of(update) for name, update in found.items()}
         for name, table in tables.items():
-            wrong = [repr(key) for key, x in table.items() if bool(x.isnan().any())]
-            if wrong:
-                self._drop(name, Missing(Why.REFUSED, f"NaN in {', '.join(wrong)}"))
+            self._refuse_nan(name, table)
         shapes = {name: _shape(tables[name]) for name in found if name not in self.missing}
         if shapes:
             ((usual, _),) = Counter(shapes.values()).most_common(1)

@@ -301,11 +301,17 @@ def has_distance(tensor: Tensor) -> bool:
     return bool(tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
-def flat_center(center: Table | None, names: Sequence[str]) -> torch.Tensor | float:
-    """The numbers of a center under these names, as one vector of float64."""
+def flat_center(
+    center: Table | None, names: Sequence[str], device: torch.device | str = "cpu"
+) -> torch.Tensor | float:
+    """The numbers of a center under these names, as one vector of float64.
+
+    >>> flat_center({"x": torch.ones(1), "n": torch.zeros(1)}, ["x"])
+    tensor([1.], dtype=torch.float64)
+    """
     if center is None:
         return 0.0
-    return torch.cat([_flat(center[name]) for name in names])
+    return torch.cat([_flat(center[name]) for name in names]).to(device)
 
 
 def _flat(tensor: torch.Tensor, rows: int = 0) -> torch.Tensor:
@@ -313,6 +319,11 @@ def _flat(tensor: torch.Tensor, rows: int = 0) -> torch.Tensor:
     dense = tensor.detach() if tensor.layout is torch.strided else tensor.detach().to_dense()
     numbers = cast(torch.Tensor, reals(dense)).double()
     return numbers.reshape(rows, -1) if rows else numbers.flatten()
+
+
+def _length(tensor: torch.Tensor) -> int:
+    """How many real numbers a tensor has."""
+    return tensor.numel() * (1 + tensor.dtype.is_complex)
 
 
 class _ClippedUpdates:
@@ -342,14 +353,9 @@ class _ClippedUpdates:
         if not counted:
             return {}
         flat = torch.cat([_flat(x, rows) for x in counted.values()], -1)
-        center = flat_center(self._center, list(counted))
-        if isinstance(center, torch.Tensor):
-            center = center.to(flat.device)
+        center = flat_center(self._center, list(counted), flat.device)
         moved = clipped(flat, center, self._rule.norm) if flat.shape[-1] else flat
-        lengths = [x[0].numel() if rows else x.numel() for x in counted.values()]
-        sizes = [
-            n * (1 + x.dtype.is_complex) for n, x in zip(lengths, counted.values(), strict=True)
-        ]
+        sizes = [_length(x[0] if rows else x) for x in counted.values()]
         pieces = zip(counted.items(), moved.split(sizes, -1), strict=True)
         return {name: as_before(piece.reshape(-1), x) for (name, x), piece in pieces}
 

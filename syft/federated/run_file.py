@@ -89,6 +89,7 @@ class RunFile:
             with self._refused():
                 self._lock()
                 self._check_size()
+                self._check_kind()
                 self.kept = self._read(settings, clients)
         except BaseException:
             self._base.close()
@@ -152,14 +153,16 @@ class RunFile:
         if self._path.stat().st_size != pages * size or not pages:
             self._refuse(_NOT_WHOLE)
 
-    def _read(self, settings: Mapping[str, str], clients: Sequence[str]) -> KeptRun:
-        base = self._base
-        (application,) = base.execute("PRAGMA application_id").fetchone()
-        (version,) = base.execute("PRAGMA user_version").fetchone()
+    def _check_kind(self) -> None:
+        (application,) = self._base.execute("PRAGMA application_id").fetchone()
+        (version,) = self._base.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION:
             self._refuse(_NOT_WHOLE)
         if version != _VERSION:
             self._refuse(f"it is of version {version}, and this syft reads version {_VERSION}")
+
+    def _read(self, settings: Mapping[str, str], clients: Sequence[str]) -> KeptRun:
+        base = self._base
         rows = base.execute("SELECT settings, number, digest FROM run").fetchall()
         texts = base.execute("SELECT record FROM rounds ORDER BY number").fetchall()
         parts = base.execute("SELECT bytes FROM state ORDER BY part").fetchall()

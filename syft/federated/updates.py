@@ -18,6 +18,7 @@ from syft.exceptions import UnusableSetting
 from syft.federated.running_mean import narrowed
 from syft.hooks import bulk
 from syft.hooks.module_methods import tensors_of
+from syft.hooks.whole_modules import one_message_each
 from syft.ops.nested import leaves
 
 # A torch.Tensor.  Type checkers cannot know of the methods that the hook adds to it.
@@ -167,3 +168,15 @@ def as_before(piece: torch.Tensor, tensor: Tensor) -> torch.Tensor:
     if tensor.dtype.is_complex:
         piece = torch.complex(piece[::2].contiguous(), piece[1::2].contiguous())
     return narrowed(piece.view(tensor.shape), tensor.dtype)
+
+
+def fetched(tables: list[Table], user: str | None) -> list[Table]:
+    """The tables with the values of what lies at workers; gradients are not asked for."""
+    away = [tensor for table in tables for tensor in table.values() if type(tensor) is Wrapper]
+    with one_message_each(away):
+        bare = [tensor.detach() for tensor in away]
+    found = iter(bulk.get_all(bare, user))
+    return [
+        {key: next(found) if type(tensor) is Wrapper else tensor for key, tensor in table.items()}
+        for table in tables
+    ]

@@ -17,7 +17,7 @@ from torch import nn
 
 import syft as sy
 from syft.exceptions import EncodingError, PermissionDenied, RemoteFailure, UnusableSetting
-from syft.federated import averaging
+from syft.federated import secure_mean
 from syft.workers.wire.messages import FetchAll, Run
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
@@ -452,7 +452,7 @@ def test_an_error_whose_tensors_nobody_may_name_is_raised_as_it_is(
     def denied(flags: Any, user: str | None) -> Any:
         raise PermissionDenied("get", "bob", user)
 
-    monkeypatch.setattr(averaging, "_fetched", denied)
+    monkeypatch.setattr(secure_mean, "fetched", denied)
     updates = {"bob": {"w": torch.ones(1)}, "alice": {"w": torch.tensor([float("nan")])}}
     with pytest.raises((EncodingError, RemoteFailure), match=r"^(?!.*'w')"):
         secure(updates)

@@ -211,8 +211,8 @@ def test_too_few_clients_are_said_by_name_and_the_loop_may_go_on(workers: Any) -
         try:
             round.average()
         except TooFewClients as error:
-            seen.append((error.number, error.reported, error.minimum, str(error)))
-    assert [parts[:3] for parts in seen] == [(0, 1, 2), (1, 1, 2)]
+            seen.append((error.what, error.reported, error.minimum, str(error)))
+    assert [parts[:3] for parts in seen] == [("Round 0", 1, 2), ("Round 1", 1, 2)]
     assert re_match(seen[0][3], "alice (lost: Worker 'alice' is closed", "carol (silent)")
 
 

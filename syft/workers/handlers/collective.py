@@ -24,6 +24,7 @@ from syft.exceptions import (
     ObjectIdTaken,
     RemoteFailure,
     SyftError,
+    WorkerError,
 )
 from syft.serde.errors import unpack_error
 from syft.serde.frame import encode_header
@@ -53,8 +54,10 @@ from syft.workers.handlers.executions import (
     session_of,
 )
 from syft.workers.handlers.party_programs import (
+    BEARING,
     DECLARED,
     GUARDING,
+    NUMBERS,
     LONGEST_CAUSE,
     PROGRAMS,
     Failed,
@@ -62,6 +65,7 @@ from syft.workers.handlers.party_programs import (
     Letter,
     Party,
     PartyProgram,
+    bears_losses,
 )
 from syft.workers.handlers.telling_failures import Ended, failed_of, others_told, stop, tell_others
 from syft.workers.labels.cell import elements_guard_of, kind_of
@@ -185,7 +189,7 @@ def _failed_before(core: WorkerCore, session: PartExecution) -> Failed | None:
         for rank, place in places
         if (error := core.aborted.pop((message.execution, place), None)) is not None
     }
-    if message.program in DECLARED:
+    if bears_losses(message.program):
         session.lost.update(early)
         return None
     return next(iter(early.values()), None)
@@ -215,12 +219,19 @@ def _check_start(call: Call, message: Start, peer: Peer) -> None:
     if message.program not in PROGRAMS and message.program not in GUARDING:
         raise MalformedMessage("$.program", "a known collective", str(message.program))
     _check_fresh(core, message, peer)
-    if len(set(message.outs)) != len(message.outs) or any(out <= 0 for out in message.outs):
-        raise MalformedMessage("$.outs", "ids of results, each once", "others")
     if message.program in PROGRAMS:  # as far as the inputs are here already
         _check_leaves(call, core.store.guard_of(_inputs_of(message), {}))
     for name in others_told(core, message):
-        core.connect(name)  # raises UnknownWorker
+        try:
+            core.connect(name)  # raises UnknownWorker
+        except WorkerError:
+            if message.program not in BEARING:
+                raise
+    _check_outs(core, message)
+
+
+def _check_outs(core: WorkerCore, message: Start) -> None:
+    """Raise unless results can be stored under the ids that are to be theirs."""
     for out in message.outs:
         core.store.check_free(out)
         if out in core.store.promised:
@@ -231,6 +242,8 @@ def _check_fresh(core: WorkerCore, message: Start, peer: Peer) -> None:
     """Raise if this worker's part was started before, or has no place here."""
     parties = message.parties
     in_place = 0 <= message.rank < len(parties) and parties[message.rank] == core.name
+    if len(set(message.outs)) != len(message.outs) or any(out <= 0 for out in message.outs):
+        raise MalformedMessage("$.outs", "ids of results, each once", "others")
     again = has_started(core, message.execution, peer)
     if again or not in_place or len(set(parties)) != len(parties):
         raise MalformedMessage(
@@ -267,6 +280,7 @@ def _begin(call: Call, session: PartExecution, message: Start) -> None:
         return
     unpacker = call.unpacker()
     given = [unpack_at(arg, unpacker, f".args[{at}]") for at, arg in enumerate(message.args)]
+    given, numbers = _with_numbers(message, given)
     for index, value in enumerate(given):
         if not issubclass(kind_of(value), torch.Tensor):
             raise MalformedMessage(f"$.args[{index}]", "a tensor", kind_of(value).__name__)
@@ -274,8 +288,17 @@ def _begin(call: Call, session: PartExecution, message: Start) -> None:
     _check_leaves(call, guard)
     inputs = [call.to_send(value, ACTION, gradients=False) for value in given]
     if guard is not None and not guard.admits(call.user):
-        inputs, guard = _inputs_that_run(message, inputs, guard)
-    session.guard, session.program = guard, _program(message, inputs)
+        inputs, guard = _inputs_that_run(message, inputs, numbers, guard)
+    session.guard, session.program = guard, _program(message, inputs, numbers)
+
+
+def _with_numbers(message: Start, given: list[Any]) -> tuple[list[Any], list[int]]:
+    """The tensors of a program, and the numbers that it takes after them."""
+    first = len(given) - NUMBERS.get(message.program, 0)
+    numbers = given[max(first, 0) :]
+    if first < 0 or any(type(number) is not int for number in numbers):
+        raise MalformedMessage("$.args", "tensors, then whole numbers", "others")
+    return given[:first], numbers
 
 
 def _own_arguments(call: Call) -> list[Any]:
@@ -294,14 +317,14 @@ def _own_arguments(call: Call) -> list[Any]:
 
 
 def _inputs_that_run(
-    message: Start, inputs: list[torch.Tensor], guard: Guard
+    message: Start, inputs: list[torch.Tensor], numbers: Sequence[int], guard: Guard
 ) -> tuple[list[torch.Tensor], Guard]:
     """The inputs; or zeros, with the error sealed in the guard, if the program fails on them.
 
     Whoever may not read the inputs does not learn that it fails.  If it fails on zeros too, that
     follows from shapes and dtypes.
     """
-    probe = _program(message, inputs)
+    probe = _program(message, inputs, numbers)
     try:
         next(probe, None)
     except Exception as error:
@@ -311,8 +334,11 @@ def _inputs_that_run(
     return inputs, guard
 
 
-def _program(message: Start, inputs: Sequence[torch.Tensor]) -> PartyProgram:
-    return PROGRAMS[message.program](Party(message.rank, len(message.parties)), *inputs)
+def _program(
+    message: Start, inputs: Sequence[torch.Tensor], numbers: Sequence[int]
+) -> PartyProgram:
+    party = Party(message.rank, len(message.parties))
+    return PROGRAMS[message.program](party, *inputs, *numbers)
 
 
 # ------------------------------------------------------------------------- what other parties send

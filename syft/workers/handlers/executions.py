@@ -20,6 +20,7 @@ from syft.exceptions import (
     RemoteFailure,
     ResultMismatch,
     SyftError,
+    WorkerError,
     WorkerLost,
 )
 from syft.workers.core.peer import Peer, Place, RisingNumbers, Session
@@ -31,7 +32,7 @@ from syft.workers.execution.leaving import check_public_shape
 from syft.workers.handlers.commands import counted
 from syft.workers.handlers.mailbox import Mailbox
 from syft.workers.handlers.party_programs import (
-    DECLARED,
+    BEARING,
     GUARDING,
     PROGRAMS,
     QUIETLY,
@@ -42,6 +43,7 @@ from syft.workers.handlers.party_programs import (
     PartyProgram,
     Received,
     Round,
+    bears_losses,
 )
 from syft.workers.handlers.telling_failures import Ended, cause_of, failed_of, stop, tell_others
 from syft.workers.labels.guards import Guard
@@ -137,7 +139,7 @@ class PartExecution:
         Raises :class:`~syft.exceptions.LimitExceeded` if ``peer``, who says so, has too much here.
         """
         call = cast(Call, self.call)
-        if call.message.program not in DECLARED:
+        if not bears_losses(call.message.program):
             fail(core, execution, self, RemoteFailure("collective", failed.text), tell=False)
             return
         rank = call.message.parties.index(name)
@@ -182,7 +184,7 @@ class PartExecution:
             # Its parties are not known here; that of a payer who is gone has been abandoned.
             return
         call, named = self.call, error.name in self.call.message.parties
-        if call.peer.session in gone or (named and call.message.program not in DECLARED):
+        if call.peer.session in gone or (named and not bears_losses(call.message.program)):
             with serving(core, call.peer):
                 fail(core, execution, self, error)
         elif named:
@@ -348,7 +350,7 @@ def refuse(core: WorkerCore, execution: int, error: SyftError, peer: Peer) -> No
     if session is not None and session.call is not None:
         if peer.place not in session.parties:
             return
-        if session.call.message.program in DECLARED:
+        if bears_losses(session.call.message.program):
             failed = failed_of(core, None, session.call.message, error)
             session.will_not_come(core, execution, peer, peer.place[1], failed)
         else:
@@ -475,7 +477,16 @@ def _send(call: Call, session: PartExecution, step: Round) -> None:
     letters = [
         (message.parties[rank], values, partial(letter, rank)) for rank, values in step.send.items()
     ]
-    call.post(guard, ACTION, letters, private=guarding or guard is not None)
+    private = guarding or guard is not None
+    if message.program not in BEARING:
+        call.post(guard, ACTION, letters, private)
+        return
+    for one, rank in zip(letters, step.send, strict=True):
+        if rank not in session.lost:
+            try:
+                call.post(guard, ACTION, [one], private)
+            except WorkerError as error:
+                session.lost[rank] = Failed.of(call.core, error)
 
 
 # ----------------------------------------------------------------------------------------- ending

@@ -24,7 +24,6 @@ with :func:`guarding` sees to guards itself; it has a :class:`HostedParty`, and 
 from __future__ import annotations
 
 import inspect
-import struct
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,12 +31,10 @@ from typing import Any, Final
 import torch
 
 from syft.codes import CollectiveCode
-from syft.crypto.mask_stream import KEY_BYTES, ZeroShares, fresh_key
 from syft.exceptions import (
     HookError,
     InputRefused,
     MalformedMessage,
-    UnsupportedOperation,
 )
 from syft.workers.core.access import Access
 from syft.workers.core.pipeline import Call
@@ -223,11 +220,34 @@ GUARDING: dict[int, Callable[..., PartyProgram]] = {}
 DECLARED: dict[int, Declared] = {}
 """Those of them that do not send to all parties, or change what their first argument names."""
 
+BEARING: set[int] = set()
+"""The programs on tensors that go on when a party is lost: a letter of it has an error."""
+
+NUMBERS: dict[int, int] = {}
+"""How many numbers some programs on tensors take, after the tensors."""
+
+
+def bears_losses(program: int) -> bool:
+    """Whether a party that is lost ends only what needs it, as the program sees to.
+
+    >>> bears_losses(CollectiveCode.SUM), bears_losses(CollectiveCode.ROLE)
+    (False, True)
+    """
+    return program in DECLARED or program in BEARING
+
+
 _Enter = Callable[[Callable[..., PartyProgram]], Callable[..., PartyProgram]]
 
 
-def collective(code: CollectiveCode) -> _Enter:
-    """Register a party program on tensors under its number; refuses duplicates."""
+def collective(code: CollectiveCode, numbers: int = 0, bears_losses: bool = False) -> _Enter:
+    """Register a party program on tensors under its number; refuses duplicates.
+
+    Its last arguments are ``numbers``.  With ``bears_losses`` it goes on when a party is lost.
+    """
+    if numbers:
+        NUMBERS[int(code)] = numbers
+    if bears_losses:
+        BEARING.add(int(code))
     return _enter(code, PROGRAMS)
 
 
@@ -266,86 +286,3 @@ def tensors_by_rank(received: Received) -> dict[int, torch.Tensor]:
             raise MalformedMessage("$.values", f"one tensor from party {rank}", "something else")
         found[rank] = letter.values[0]
     return found
-
-
-@collective(CollectiveCode.SUM)
-def sum_private(party: Party, x: torch.Tensor) -> PartyProgram:
-    """The sum of every party's private ``x``; no message reveals one of them.
-
-    1. Each two parties send one another 32 random bytes and their shapes, and derive a key.
-    2. Party i adds to x_i, modulo 2^64, the masks of its keys with the parties after it, and
-       subtracts those of its keys with the parties before it.  It sends what results to party 0.
-    3. Party 0 adds: the masks cancel.  It sends the sum to the others.
-
-    This is the secure aggregation of Bonawitz et al. (CCS 2017) without its provisions for parties
-    that drop out: if one does, the operation fails.
-
-    Rounds: 3.  Bytes of a party and element: 8, of party 0 8 (n - 1).  Leakage: the sum; n - 1
-    colluding parties learn the remaining input from it, as from any sum.  Error: none for integers;
-    floating-point inputs are rounded to multiples of 2^-24, so at most n * 2^-25.  Numbers from
-    2^39 / n on are refused, since the sum of such may wrap around; integers do, as torch's do.
-    """
-    if x.is_complex():
-        raise _cannot_sum("complex numbers", "sum x.real and x.imag")
-    real = x.is_floating_point()
-    own = _fixed_point(x.detach(), party.size) if real else x.detach().long()
-    keys = {rank: fresh_key() for rank in party.others}
-    greetings = {rank: (_greeting(key, x, real),) for rank, key in keys.items()}
-    said = tensors_by_rank((yield party.round(greetings)))
-    shape = _common_shape(x.shape, [_shape_in(greeting, real) for greeting in said.values()])
-    told = {rank: _key_in(greeting) for rank, greeting in said.items()}
-    masked = ZeroShares.agreed(b"sum", party.rank, keys, told).added(own.expand(shape))
-    if party.rank:
-        yield party.round({0: (masked,)}, ())
-        (total,) = tensors_by_rank((yield party.round({}, (0,)))).values()
-        total = total.to(x.device)
-    else:
-        received = tensors_by_rank((yield party.round({})))
-        total = masked + sum(part.to(x.device) for part in received.values())
-        yield party.round(dict.fromkeys(party.others, (total,)), ())
-    return (total.double() / 2**24).to(x.dtype) if real else total.to(x.dtype, copy=True)
-
-
-_KEY_WORDS: Final = KEY_BYTES // 8
-
-_MOST_COMMON: Final = 1 << 24
-"""Numbers of a sum that has more of them than an input, because shapes are broadcast."""
-
-
-def _greeting(key: bytes, x: torch.Tensor, real: bool) -> torch.Tensor:
-    """What a party says first: its part of the key, the shape and, by the dtype, whether its
-    numbers are real."""
-    words = struct.unpack(f"={_KEY_WORDS}q", key)
-    text = torch.tensor([*words, *x.shape], dtype=torch.int64, device="cpu")
-    return text if real else text.view(torch.uint64)
-
-
-def _shape_in(greeting: torch.Tensor, real: bool) -> torch.Size:
-    if greeting.dtype is not (torch.int64 if real else torch.uint64):
-        raise _cannot_sum("integers and floating-point numbers", "convert them to one dtype")
-    return torch.Size(greeting.view(torch.int64)[_KEY_WORDS:].tolist())
-
-
-def _key_in(greeting: torch.Tensor) -> bytes:
-    return struct.pack(f"={_KEY_WORDS}q", *greeting.view(torch.int64)[:_KEY_WORDS].tolist())
-
-
-def _common_shape(own: torch.Size, others: Sequence[torch.Size]) -> torch.Size:
-    """The shape to which all broadcast; nobody makes a party expand its input to any size."""
-    common: torch.Size = torch.broadcast_shapes(own, *others)  # type: ignore[no-untyped-call]
-    if common.numel() > max(_MOST_COMMON, own.numel()):
-        raise _cannot_sum(f"shapes that broadcast to {tuple(common)}", "send them in one shape")
-    return common
-
-
-def _fixed_point(x: torch.Tensor, parties: int) -> torch.Tensor:
-    """The numbers in units of 2^-24, rounded, as int64: a sum of so many stays below 2^63."""
-    scaled = torch.round(x.double() * 2**24)
-    if not bool((scaled.abs() < 2**63 / parties).all()):  # also refuses infinity and NaN
-        beyond = f"numbers beyond 2^39 / {parties} parties"
-        raise _cannot_sum(f"NaN, infinity and {beyond}", "scale the numbers")
-    return scaled.long()
-
-
-def _cannot_sum(what: str, instead: str) -> UnsupportedOperation:
-    return UnsupportedOperation(what, "sum_private", instead)
