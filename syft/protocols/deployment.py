@@ -190,6 +190,12 @@ class Deployment:
     def _takers(self, number: int) -> list[tuple[int, int]]:
         return [(self._rank[rank], place) for rank, place in self._cut.takers(number)]
 
+    def why_refused(self, name: str, by: Location | None) -> str | None:
+        """Why an input is not taken from whoever gives it; None if it is."""
+        expected = self._actors.get(name, self._owner.id)
+        given = self._owner.id if by is None else by.id
+        return None if given == expected else f"it is to come from {expected!r}, not {given!r}"
+
     def submitted(self, name: str, value: Any) -> tuple[str, Any]:
         """The name of an input that comes later, and the value as it is sent."""
         with speaking_of_protocols():
@@ -302,10 +308,13 @@ class Execution:
         """Give an input that is missing; see :meth:`Deployment.submit`."""
         name, value = self._deployment.submitted(name, value)
         places = self._deployment.places_of(name)
+        why = self._deployment.why_refused(name, by)
         if name in self._given:
+            why = "it was given already"
+        if why is not None:
             what = f"input {name!r} of {self._deployment.name!r}"
             takes = next((rank for rank, _ in places), 0)
-            raise InputRefused(self.running.parties[takes], what, "it was given already")
+            raise InputRefused(self.running.parties[takes], what, why)
         for rank, place in places:
             self.running.submit(rank, place, value, by)
         self._given.add(name)

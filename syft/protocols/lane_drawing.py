@@ -17,6 +17,8 @@ _LANE: Final = 190
 _ROW: Final = 17
 _TOP: Final = 46
 _SIDE: Final = 12
+_LONGEST: Final = 22
+"""The most characters of the name of an operation, which are wide."""
 _MOST_SHOWN: Final = 6
 """The most operations of one block that are named."""
 
@@ -92,14 +94,24 @@ def _filled(lanes: dict[str, _Lane]) -> list[str]:
     steps = [(one.number, lane, one) for lane in lanes.values() for one in lane.role.actions]
     for _, lane, action in sorted(steps, key=lambda step: step[0]):
         if type(action) is CommunicationAction:
-            arrows.append(_arrow(lane, lanes[action.target], action.what))
+            arrows.append(_arrow(list(lanes.values()), lane, lanes[action.target], action.what))
         elif type(action) is ComputationAction:
-            lane.texts.append(action.op.rpartition("torch.")[2])
+            lane.texts.append(_short(action.op))
     for lane in lanes.values():
         lane.close()
         for kept, kind in lane.role.outputs.items():
             lane.note(f"◂ {kept}: {kind}")
     return arrows
+
+
+def _short(op: str) -> str:
+    """How the drawing calls an operation.
+
+    >>> _short("torch.nn.functional.relu"), _short("syft.ops.secret_integers.split")
+    ('nn.functional.relu', 'split')
+    """
+    name = op.rpartition(".")[2] if op.startswith("syft.") else op.removeprefix("torch.")
+    return name if len(name) < _LONGEST else f"{name[:_LONGEST]}…"
 
 
 def _head(lane: _Lane, height: int) -> str:
@@ -112,12 +124,15 @@ def _head(lane: _Lane, height: int) -> str:
     )
 
 
-def _arrow(origin: _Lane, target: _Lane, what: str) -> str:
-    """An arrow from lane to lane, below what either has done so far."""
-    for lane in (origin, target):
+def _arrow(lanes: Sequence[_Lane], origin: _Lane, target: _Lane, what: str) -> str:
+    """An arrow from lane to lane, below what these two and those between have done so far."""
+    left, right = sorted((origin.x, target.x))
+    crossed = [lane for lane in lanes if left <= lane.x <= right]
+    for lane in crossed:
         lane.close()
-    y = max(origin.y, target.y) + 12
-    origin.y = target.y = y + 12
+    y = max(lane.y for lane in crossed) + 12
+    for lane in crossed:
+        lane.y = y + 12
     start, end = origin.x + _LANE // 2, target.x + _LANE // 2
     return (
         f'<line x1="{start}" y1="{y}" x2="{end}" y2="{y}" stroke="#b4552d" stroke-width="1.5" '

@@ -107,3 +107,30 @@ def test_the_cost_of_a_run(hook, alice, bob):
     with sy.trace() as log:
         deployed.cost(torch.ones(10, 3), torch.ones(10, 1))
     assert len(log) == 0
+
+
+def test_no_arrow_crosses_a_block(hook):
+    """Arrows lead past lanes in which something is done meanwhile."""
+    names = [f"role{place}" for place in range(4)]
+    roles = [sy.RoleWorker(name) for name in names]
+
+    @sy.protocol(**dict(zip(names, roles, strict=True)))
+    def everybody(x):
+        values = [x.send(role) * place + 1 for place, role in enumerate(roles)]
+        sums = [value.move(roles[place - 1]) + 1 for place, value in enumerate(values)]
+        return [total.move(role) * 2 for total, role in zip(sums, roles, strict=True)]
+
+    everybody.build(torch.ones(2))
+    root = ElementTree.fromstring(everybody.draw())
+    blocks = [
+        {name: float(one.get(name)) for name in ("x", "y", "width", "height")}
+        for one in root.iter(f"{SVG}rect")
+        if one.get("rx")
+    ]
+    arrows = [one for one in root.iter(f"{SVG}line") if one.get("marker-end")]
+    assert len(blocks) >= 4 and len(arrows) == 12
+    for arrow in arrows:
+        y, ends = float(arrow.get("y1")), sorted(float(arrow.get(end)) for end in ("x1", "x2"))
+        for block in blocks:
+            if ends[0] < block["x"] + block["width"] and block["x"] < ends[1]:
+                assert not block["y"] <= y <= block["y"] + block["height"]
