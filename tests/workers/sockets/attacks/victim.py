@@ -77,6 +77,7 @@ def _letters(worker: Any) -> int:
 
 _ACTIONS: dict[str, Any] = {
     "letters": _letters,
+    "lines": lambda worker: len(worker.board.lines),
     "objects": _objects,
     "executions": lambda worker: len(worker.core.sessions) + len(worker.core.store.promised),
     "guests": lambda worker: len(worker.reception.guests),
@@ -135,7 +136,7 @@ class Victim:
 
     def ask(self, what: str) -> Any:
         """What the owner is told: how many ``objects``, ``guests`` or ``openings`` there are,
-        ``executions`` and promises, or ``letters`` that roles have read."""
+        ``executions`` and promises, ``letters`` that roles have read, or ``lines`` to others."""
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
