@@ -42,6 +42,7 @@ from syft.hooks.torch_hook import get_all as get_all
 from syft.hooks.torch_hook import send_all as send_all
 from syft.hooks.torch_hook import synchronize as synchronize
 from syft.hooks.torch_hook import trace as trace
+from syft.ops.secret_integers import secret_like as secret_like
 from syft.plans.function_plan import func2plan as func2plan
 from syft.plans.function_plan import method2plan as method2plan
 from syft.plans.plan import Plan as Plan

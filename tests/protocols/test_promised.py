@@ -259,3 +259,35 @@ def test_what_the_grid_cannot_hold_is_refused(hook: sy.TorchHook, beyond: float)
         deployed.run(torch.tensor([1.0, beyond]), torch.ones(2)).get()
     shares = deployed.run(torch.tensor([1.0, 2.0**36 - 2.0**12]), torch.ones(2))
     assert total.opened([share.get() for share in shares]).tolist() == [2, 2.0**36 - 2.0**12]
+
+
+def test_a_product_that_nobody_sees(three):
+    """Beaver's multiplication, with a dealer who is told nothing."""
+
+    @sy.protocol(alice=sy.RoleWorker(), bea=sy.RoleWorker(), dealer=sy.RoleWorker())
+    def product(x, y, alice, bea, dealer):
+        zeros = dealer.torch.zeros(4, dtype=torch.int64)
+        a, b, a1, b1, c1 = (sy.secret_like(zeros) for _ in range(5))
+        c2, x1, y1 = a * b - c1, sy.secret_like(x), sy.secret_like(y)
+        hers = [one.send(alice) for one in (x1, y1, a1, b1, c1)]
+        beas = [one.send(bea) for one in (x - x1, y - y1, a - a1, b - b1, c2)]
+        (d1, e1), (d2, e2) = ([p[0] - p[2], p[1] - p[3]] for p in (hers, beas))
+        d, e = d1 + d2.move(alice), e1 + e2.move(alice)
+        z1 = hers[4] + d * hers[3] + e * hers[2] + d * e
+        z2 = beas[4] + d.move(bea) * beas[3] + e.move(bea) * beas[2]
+        return z1, z2
+
+    x, y = torch.randint(-(2**62), 2**62, (2, 4))
+    product.build(torch.ones(4).long(), torch.ones(4).long())
+    roles = {name: plan.program for name, plan in product.plans.items()}
+    assert not roles["dealer"].sources, "the dealer is told nothing"
+    local = roles["local"].program
+    made = {action.out.index: action.name for action in local.actions}
+    copied = {action.out.index: action.args[0].index for action in local.actions}
+    to_alice = [local.outputs[place].index for place in roles["local"].letters_to[1]]
+    assert [made[copied[slot]].rpartition(".")[2] for slot in to_alice] == ["secret_like"] * 2
+    deployed = product.deploy(alice=three[0], bea=three[1], dealer=three[2])
+    runs = [[part.get() for part in deployed.run(x, y)] for _ in range(2)]
+    for parts in runs:
+        assert torch.equal(parts[0] + parts[1], x * y), "modulo 2^64"
+    assert not (runs[0][0] == runs[1][0]).any(), "the parts are drawn anew"
