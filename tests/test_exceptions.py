@@ -112,8 +112,9 @@ TEXTS = [
     ),
     (
         e.ObjectNotReady("bob"),
-        "Worker 'bob' still waits for a promised input, and nothing under way can bring it. Keep "
-        "the promise (send the tensor to the promised id) before asking for the result.",
+        "Worker 'bob' still waits for a promised input, or for the end of an execution that uses "
+        "the same object, and nothing under way can bring it. Keep the promise, or give the "
+        "execution its inputs, before asking for the result.",
     ),
     (
         e.SharedOperationFailed(("alice", "bob"), "ValueError: bob is full"),

@@ -180,11 +180,18 @@ Keep the promise (send the tensor to the promised id) before asking for the resu
         self.worker, self.ids, self.more = worker, tuple(ids), more
 
     def __str__(self) -> str:
-        listed = ", ".join(map(str, self.ids)) + (" and others" if self.more else "")
-        named = f" (id {listed})" if self.ids else " (promised by others)" if self.more else ""
-        text = f"Worker {self.worker!r} still waits for a promised input{named}, and nothing under"
-        keep = "Keep the promise (send the tensor to the promised id) before asking for the result."
-        return f"{text} way can bring it. {keep}"
+        keep = "Keep the promise (send the tensor to the promised id)"
+        if self.ids:
+            listed = ", ".join(map(str, self.ids)) + (" and others" if self.more else "")
+            named = f" (id {listed})"
+        elif self.more:
+            named = " (promised by others)"
+        else:
+            named = ", or for the end of an execution that uses the same object"
+            keep = "Keep the promise, or give the execution its inputs,"
+        waits = f"Worker {self.worker!r} still waits for a promised input{named}"
+        why = "and nothing under way can bring it"
+        return f"{waits}, {why}. {keep} before asking for the result."
 
 
 class PromiseGivenUp(StoreError):

@@ -257,6 +257,8 @@ def test_what_waits_for_an_execution_goes_on_however_that_ends(scene: Scene, end
     x = torch.tensor([1.0, 2.0]).send(scene.ann)
     execution = scene.start(WRITES, x)
     doubled = x * 2
+    with pytest.raises(sy.exceptions.ObjectNotReady, match="the end of an execution"):
+        x.copy().get()
     if end == "cancel":
         execution.cancel()
     elif end == "fail":
