@@ -299,25 +299,25 @@ def test_a_run_goes_on_with_the_same_bits(workers: Any, tmp_path: Path) -> None:
 
 
 def test_random_generators_go_on(workers: Any, tmp_path: Path) -> None:
-    own = torch.Generator()
+    def draw(own: torch.Generator) -> tuple[float, ...]:
+        drawn = float(torch.rand(1)), float(torch.rand(1, generator=own))
+        return (*drawn, random.gauss(0, 1), float(np.random.randn()))
 
-    def draw() -> tuple[float, ...]:
-        torch_one, own_one = torch.rand(1), torch.rand(1, generator=own)
-        return float(torch_one), float(own_one), random.gauss(0, 1), float(np.random.randn())
-
-    def drawn(stop: int) -> list[Any]:
-        found = []
-        for round in sy.rounds(workers, count=5, state=[own], resume=tmp_path / "run.db"):
+    def begun(path: Path | None, stop: int) -> list[Any]:
+        torch.manual_seed(7)
+        random.seed(7)
+        np.random.seed(7)
+        own, found = torch.Generator(), []
+        for round in sy.rounds(workers, count=5, state=[own], resume=path):
             if round.number == stop:
                 break
-            found.append(draw())
+            found.append(draw(own))
         return found
 
-    before = drawn(2)
-    draw()
-    after = drawn(5)
-    (tmp_path / "run.db").unlink()
-    assert len(before) == 2 and len(after) == 3
+    whole = begun(None, 5)
+    first = begun(tmp_path / "run.db", 2)
+    torch.manual_seed(99)
+    assert first + begun(tmp_path / "run.db", 5) == whole
 
 
 def test_a_run_with_everything_in_its_state(workers: Any, tmp_path: Path) -> None:
@@ -410,6 +410,30 @@ def test_a_file_that_was_cut_or_changed_is_refused(workers: Any, tmp_path: Path)
     assert changed > 20
     path.write_bytes(whole)
     assert opened(workers, path).number == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE rounds SET record = replace(record, 'silent', 'absent') WHERE number = 1",
+        "DELETE FROM rounds WHERE number = 1",
+        "UPDATE run SET number = 1",
+        "UPDATE run SET settings = replace(settings, 'bob', 'eve')",
+        "UPDATE state SET bytes = CAST(substr(bytes, 1, length(bytes) - 1) || x'07' AS BLOB)",
+        "INSERT INTO run SELECT * FROM run",
+        "DROP TABLE state",
+    ],
+)
+def test_a_file_that_was_changed_as_a_database_is_refused(
+    workers: Any, tmp_path: Path, change: str
+) -> None:
+    path = tmp_path / "run.db"
+    for _ in sy.rounds(workers, count=3, state=[nn.Linear(3, 2)], resume=path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        assert base.execute(change).rowcount
+    with pytest.raises(FileRefused, match="cut or changed"):
+        opened(workers, path)
 
 
 def test_what_is_no_file_of_a_run_is_refused(workers: Any, tmp_path: Path) -> None:
