@@ -133,6 +133,11 @@ def _cannot_sum(what: str, instead: str) -> UnsupportedOperation:
 # ------------------------------------------------------------------------------ when parties leave
 
 
+MOST_PARTIES: Final = 512
+"""Parties of a sum that may lose some: to split seeds among so many takes a tenth of a second, and
+among all names that a message has room for, hours."""
+
+
 @collective(CollectiveCode.SUM_OF_THOSE_LEFT, numbers=1, bears_losses=True)
 def sum_of_those_left(party: Party, x: torch.Tensor, minimum: int) -> PartyProgram:
     """The sum of the private ``x`` of all parties that stay, and who they are, as 0 and 1 by rank.
@@ -158,8 +163,13 @@ def sum_of_those_left(party: Party, x: torch.Tensor, minimum: int) -> PartyProgr
     ``minimum`` - 1 parties where all follow the protocol.  If party 0 leaves, the sum fails.
 
     Rounds: 9.  Bytes of a party and element: 8, of party 0 8 (n - 1), and 132 n for the shares.
-    Leakage: the sum of V, and V.  Errors and ranges are those of :func:`sum_private`.
+    Leakage: the sum of V, and V.  There may be 512 parties.  Errors and ranges are those of
+    :func:`sum_private`.
     """
+    if party.size > MOST_PARTIES:
+        raise UnsupportedOperation(
+            f"{party.size} parties", "sum_of_those_left", f"{MOST_PARTIES} of them at most"
+        )
     if not fewest(party.size) <= minimum <= party.size:
         allowed = f"{fewest(party.size)} to {party.size} of {party.size} parties"
         raise UnsupportedOperation(f"a minimum of {minimum}", "sum_of_those_left", allowed)
@@ -352,15 +362,18 @@ def mutual(heard: Mapping[int, set[int]]) -> list[int]:
     >>> mutual({0: {0, 1, 2, 3}, 1: {0, 1, 2}, 2: {0, 1, 2, 3}, 3: {0, 2, 3}})
     [0, 2, 3]
     """
+
+    def apart(one: int, other: int) -> bool:
+        return one != other and (one not in heard[other] or other not in heard[one])
+
     left = set(heard)
-    while True:
-        lacks = {
-            one: sum(one not in heard[other] or other not in heard[one] for other in left - {one})
-            for one in left
-        }
-        if not any(lacks.values()):
-            return sorted(left)
-        left.remove(max(sorted(left - {0}), key=lambda one: (0 not in heard[one], lacks[one])))
+    lacks = {one: sum(apart(one, other) for other in heard) for one in heard}
+    while any(lacks[one] for one in left):
+        gone = max(sorted(left - {0}), key=lambda one: (apart(one, 0), lacks[one]))
+        left.remove(gone)
+        for one in left:
+            lacks[one] -= apart(one, gone)
+    return sorted(left)
 
 
 def _readable(

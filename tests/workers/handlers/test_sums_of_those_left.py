@@ -31,6 +31,7 @@ from syft.tensors.collective_call import sum_of_those_left
 from syft.workers.handlers import private_sums
 from syft.workers.handlers.party_programs import PROGRAMS, Failed, Letter, Party
 from tests.shells.child import make_worker
+from tests.shells.owner import inspect
 from tests.workers.sockets.attacks.victim import Victim
 
 _PROGRAM = PROGRAMS[int(CollectiveCode.SUM_OF_THOSE_LEFT)]
@@ -207,6 +208,41 @@ def test_a_minimum_that_is_none_is_refused(minimum: int) -> None:
         next(_PROGRAM(Party(0, 5), torch.ones(1), minimum))
 
 
+def test_nobody_makes_a_worker_split_seeds_for_hours() -> None:
+    begun = time.monotonic()
+    with pytest.raises(UnsupportedOperation, match="512 of them at most"):
+        next(_PROGRAM(Party(0, 100_000), torch.ones(1), 100_000))
+    next(program := _PROGRAM(Party(0, 512), torch.ones(1), 512))
+    gone = Letter((), error=Failed((), "it has left"))
+    program.send({(rank, 0): gone for rank in range(1, 512)})
+    assert time.monotonic() - begun < 5
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 8), st.data())
+def test_those_that_have_heard_of_each_other(size: int, data: st.DataObject) -> None:
+    """Whatever parties say, those that party 0 chooses have all heard of each other; where most
+    have, and a few of none, they are those."""
+    ranks = st.sets(st.integers(0, size - 1))
+    heard = {rank: data.draw(ranks) for rank in range(size)}
+    found = private_sums.mutual(heard)
+    assert 0 in found and set(found) <= set(heard)
+    assert all(b in heard[a] for a in found for b in found if a != b)
+    deaf = data.draw(st.sets(st.integers(1, size), max_size=(size - 1) // 2)) & set(heard)
+    everybody = set(range(size))
+    heard = {rank: set() if rank in deaf else everybody for rank in heard}
+    assert private_sums.mutual(heard) == sorted(everybody - deaf)
+
+
+def test_hostile_lists_cost_little() -> None:
+    begun = time.monotonic()
+    size = 512
+    assert private_sums.mutual({rank: set() for rank in range(size)}) == [0]
+    chain = {rank: {other for other in range(size) if other >= rank} for rank in range(size)}
+    assert private_sums.mutual(chain) == [0]
+    assert time.monotonic() - begun < 5
+
+
 # ------------------------------------------------------------- no single update is ever opened
 
 
@@ -343,6 +379,8 @@ def test_workers_that_stay_have_the_sum(hook: sy.TorchHook, pipelined: bool) -> 
     parties[2].close()
     found = totals(sum_of_those_left(inputs, 4))
     assert all(isinstance(one, type) for one in found)
+    for rank in (0, 1, 4):
+        assert not inspect(parties[rank]).executions
     for party in parties:
         party.close()
 
