@@ -85,3 +85,16 @@ def coordinate(ports: dict[str, int], path: str) -> None:
 
     digest, _ = run(clients, Path(path), say=say, deadline=20.0)
     print(digest, flush=True)
+
+
+def save_again_and_again(path: str) -> None:
+    """A program that does nothing but end rounds; the state has the number of the round in it."""
+    hook = sy.TorchHook(torch)
+    count, large = torch.zeros(1), torch.zeros(300_000)
+    state = [count, large]
+    clients = [sy.VirtualWorker(hook, id="bob")]
+    for round in sy.rounds(clients, state=state, resume=Path(path)):
+        assert float(count) == round.number and bool((large == count).all()), "another state"
+        count += 1
+        large += 1
+        print(round.number, flush=True)

@@ -23,7 +23,7 @@ from syft.exceptions import FileRefused, TooFewClients, UnusableSetting
 from syft.federated import round_loop
 from syft.federated import run_file
 from syft.federated.round_records import Why, sampled
-from tests.federated.round_runs import ROUNDS, coordinate, run
+from tests.federated.round_runs import ROUNDS, coordinate, run, save_again_and_again
 from tests.shells.child import make_worker
 from tests.shells.forked import ForkedProgram
 from tests.workers.sockets.attacks.victim import Victim
@@ -493,6 +493,29 @@ def test_a_model_that_is_not_kept_is_told(workers: Any, tmp_path: Path) -> None:
 def victims() -> Iterator[dict[str, Victim]]:
     with contextlib.ExitStack() as stack:
         yield {name: stack.enter_context(Victim(id=name, log="ERROR")) for name in NAMES}
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_file(hook: sy.TorchHook, tmp_path: Path) -> None:
+    """Also while it is written, which is nearly always: the state is that of its round."""
+    generator, path, last = random.Random(2), tmp_path / "run.db", -1
+    with tempfile.TemporaryFile("w+") as log:
+        for _ in range(12):
+            program = ForkedProgram(save_again_and_again, str(path), error=log.fileno())
+            line = program.stdout.readline()
+            log.seek(0)
+            assert line, log.read()[-3000:]
+            assert int(line) >= last, "no round that has ended is lost"
+            time.sleep(generator.random() * 0.1)
+            program.kill()
+            seen = [line, *program.stdout.read().split()]
+            last = int(seen[-1])
+            program.wait()
+            program.close()
+    bob = sy.VirtualWorker(hook, id="bob")
+    count, large = torch.zeros(1), torch.zeros(300_000)
+    round = next(iter(sy.rounds([bob], state=[count, large], resume=path)))
+    assert last <= round.number <= last + 1 and float(count) == round.number
+    assert {file.name for file in tmp_path.iterdir()} <= {"run.db", "run.db-journal"}
 
 
 def test_a_killed_coordinator_and_a_killed_client_change_no_bit(
