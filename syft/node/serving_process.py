@@ -7,19 +7,24 @@ runs for a minute, and a second Ctrl-C finds somebody who listens.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
 from syft.node.worker_log import LiveLine, counts
-from syft.workers.sockets.server import WebsocketServerWorker
+from syft.workers.sockets.server import WebsocketServerWorker, end_audit
 from syft.workers.sockets.sparse_log import LOG
 
 _LOOK = 0.5
 """Seconds between two looks at what the live line counts."""
+GRACE = 5.0
+"""Seconds that an operation may go on when the worker is to stop."""
 _STOPPED_BY = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
@@ -54,13 +59,17 @@ class Stopping:
 
 
 def serve_until_stopped(
-    server: WebsocketServerWorker, announcement: str, line: LiveLine | None
+    server: WebsocketServerWorker,
+    announcement: str,
+    line: LiveLine | None,
+    grace: float = GRACE,
 ) -> int:
     """Serve until a signal comes; returns the exit status: 0, or 1 if serving failed.
 
     The announcement is printed when signals are listened to: whoever reads it may stop the worker.
     ``line`` shows what is there; None: nothing is shown.  Requests that are running end first, and
-    callers are told why the worker stops.
+    callers are told why the worker stops.  One that lasts more than ``grace`` seconds is not waited
+    for: torch cannot be interrupted, so the process ends, and callers find nobody there.
     """
     failed: list[Exception] = []
 
@@ -76,12 +85,17 @@ def serve_until_stopped(
     with stopping.listening():
         print(announcement, flush=True)
         thread.start()
-        said = False
+        until = math.inf
         while thread.is_alive():
-            thread.join(_LOOK)
-            if stopping.reason is not None and not said:
-                said = True
-                LOG.info("stopping when what runs has ended; Ctrl-C again ends at once")
+            thread.join(min(_LOOK, grace))
+            if stopping.reason is not None and until == math.inf:
+                until = time.monotonic() + grace
+                LOG.info(
+                    "stopping when what runs has ended, in %g s at most; Ctrl-C again ends at once",
+                    grace,
+                )
+            if time.monotonic() > until:
+                _end_in_the_midst(server, str(stopping.reason))
             if line is not None:
                 line.show(counts(server))
         server.close()
@@ -90,6 +104,15 @@ def serve_until_stopped(
     if not failed:
         LOG.info("worker %s has stopped: %s", server.id, stopping.reason)
     return len(failed)
+
+
+def _end_in_the_midst(server: WebsocketServerWorker, reason: str) -> None:
+    """End the process although something runs; what its owner's log has to say is written."""
+    LOG.warning("worker %s ends in the midst of %s: %s", server.id, server.board.doing(), reason)
+    end_audit(server, reason)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def allow_many_sockets() -> None:

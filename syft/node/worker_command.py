@@ -192,6 +192,7 @@ def _add_limit_options(parser: argparse.ArgumentParser) -> None:
         ("--lease", 60.0, "how long the objects of a caller that is gone are kept for it"),
         ("--heartbeat", 2.0, "after how long a silence a caller is asked for a sign of life"),
         ("--lockout", 60.0, "how long an address with too many wrong tokens is not listened to"),
+        ("--grace", 5.0, "how long what runs may go on when the worker is to stop"),
     ):
         help = f"{text} ({default:g})"
         group.add_argument(option, type=_seconds, default=default, metavar="SECONDS", help=help)
@@ -302,7 +303,8 @@ def _run(options: argparse.Namespace, now: float) -> int:
     if metrics is not None:
         text = f"{text}\nsupervised at http://{metrics.address} (/healthz, /readyz, /metrics)"
     with logging_to(sys.stderr, server.id, options.log, options.log_level) as line:
-        status: int = serve_until_stopped(server, text, line if sys.stderr.isatty() else None)
+        shown = line if sys.stderr.isatty() else None
+        status: int = serve_until_stopped(server, text, shown, options.grace)
     if metrics is not None:
         metrics.close()
     return status

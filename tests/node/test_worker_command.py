@@ -189,7 +189,7 @@ def test_a_certificate_of_ones_own_is_used_also_on_this_machine(
 def test_what_runs_ends_and_callers_are_told_before_it_stops(
     number: int, name: str, files: Path, hook: sy.TorchHook
 ) -> None:
-    with StartedWorker(files) as bob:
+    with StartedWorker(files, "--grace", "120") as bob:
         there = sy.connect(bob.address)
         x = torch.rand(1500, 1500).send(there)
         running = torch.linalg.eigvals(x).abs().sum()
@@ -204,6 +204,24 @@ def test_what_runs_ends_and_callers_are_told_before_it_stops(
         assert bob.ended() == 0
         assert bob.errors.splitlines()[-1].endswith(f"its owner has stopped it ({name})")
         there.close()
+
+
+def test_what_runs_for_longer_is_not_waited_for(files: Path, hook: sy.TorchHook) -> None:
+    audit = files / "whole.log"
+    with StartedWorker(files, "--grace", "0.2", "--audit", str(audit)) as bob:
+        there = sy.connect(bob.address)
+        x = torch.rand(4000, 4000).send(there)
+        y = torch.linalg.svdvals(torch.linalg.eigvals(x).diag())
+        there.connection().flush()
+        bob.process.send_signal(signal.SIGTERM)
+        assert bob.ended() == 0
+        (last,) = bob.errors.splitlines()[-1:]
+        assert "ends in the midst of torch.linalg.eigvals for me" in last
+        assert last.endswith("its owner has stopped it (SIGTERM)")
+        with pytest.raises(WorkerClosed):
+            y.get()
+        there.close()
+    assert "(SIGTERM)" in audit.read_text().splitlines()[-1]
 
 
 def test_a_second_signal_ends_it_at_once(files: Path, hook: sy.TorchHook) -> None:

@@ -26,7 +26,6 @@ from syft.trust.tokens import TokenBook
 from syft.version import software
 from syft.workers.client.connection import Connection
 from syft.workers.client.transport import Location
-from syft.workers.core.audit import Audit
 from syft.workers.core.peer import Peer
 from syft.workers.core.peer_limits import PeerLimits
 from syft.workers.shells.virtual import Hooked, VirtualWorker
@@ -271,19 +270,11 @@ class WebsocketServerWorker(VirtualWorker):
             for guest in list(self.reception.guests.values()):
                 self.reception.dismiss(guest, reason)
             self.board.close()
-            audit, self.core.audit, self.board.owners_log = self.core.audit, None, None
-            if audit is not None:
-                self._end_audit(audit, reason)
+            end_audit(self, reason)
         self.listener.close()
         if self.unix is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self.unix)
-
-    def _end_audit(self, audit: Audit, reason: str) -> None:
-        try:
-            audit.close(reason)
-        except AuditFailed as error:
-            LOG.error("the end of the audit log is not on the disk (%s)", error.reason)
 
     def _accept(self, sock: socket.socket) -> Caller:
         """What takes a new connection's first messages."""
@@ -488,6 +479,17 @@ class WebsocketServerWorker(VirtualWorker):
         if error is not None:
             raise error
         return value
+
+
+def end_audit(server: WebsocketServerWorker, reason: str) -> None:
+    """Write the last line of the owner's log, if there is one."""
+    core, board = server.core, server.board
+    audit, core.audit, board.owners_log = core.audit, None, None
+    if audit is not None:
+        try:
+            audit.close(reason)
+        except AuditFailed as error:
+            LOG.error("the end of the audit log is not on the disk (%s)", error.reason)
 
 
 def _place_of_nobody(peer: Peer) -> str:
