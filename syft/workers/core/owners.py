@@ -77,6 +77,19 @@ class Owners:
         self._first = self._first_who = None
         self._results.clear()
 
+    def left(self, peer: Peer) -> None:
+        """Note that a caller is gone for good: what it has made keeps its origin.
+
+        >>> store, ann, eve = ObjectStore("bob"), Peer("me", "ann"), Peer("laptop", "eve")
+        >>> owners = Owners(store)
+        >>> owners.meet(ann), owners.meet(eve)
+        (False, True)
+        >>> store.put(5, torch.ones(2)); owners.made(eve, (5,)); owners.left(eve)
+        >>> owners.of(5).owner
+        'eve'
+        """
+        self._results.pop(peer.who, None)
+
     def _is_first(self, peer: Peer) -> bool:
         return self._first is None or self._first_who == peer.who
 

@@ -557,22 +557,21 @@ class WorkerCore:
         """Give up the promises of a caller that is gone for good, end the collective operations
         that it started, and free the ``objects`` that belong to it.
 
-        ``peers`` are all of its connections and users.  Notices to others are queued: see
-        :meth:`outgoing`.
+        ``peers`` are all of its connections and users.  Notices to others wait in the outbox.
         """
         reason = f"{name} has left"
         self.give_up_all({peer.session for peer in peers}, reason)
         for request in self.dataflow.requests_of({peer.session for peer in peers}):
             self.fail_results(self.dataflow.cancel(request))
         self.lose(name, reason, {peer.session for peer in peers})
-        for peer in peers if objects else ():
-            self.store.drop_all(self.owners.belonging(peer), reason)
+        for peer in peers:
+            if objects:
+                self.store.drop_all(self.owners.belonging(peer), reason)
+            self.owners.left(peer)
 
     def lose(self, name: str, reason: str, gone: Container[Session] = ()) -> None:
         """Fail the collective operations in which worker ``name`` takes part, or that callers who
         are ``gone`` have started: nothing comes from there any more.
-
-        Notices to others are queued: see :meth:`outgoing`.
         """
         error = WorkerLost(name, reason)
         for execution, session in list(self.sessions.items()):

@@ -865,3 +865,16 @@ def test_a_leaf_that_others_reach_is_of_whose_result_reached_it_first() -> None:
     mark(leaf * 4, ObjectOrigin("ann", "a", ("bea",)))
     (claim,) = leaf_owners(leaf, beyond=False)
     assert claim.owner == "ann" and tuple(claim.writers) == ("bea",)
+
+
+def test_nothing_is_kept_of_callers_who_have_left() -> None:
+    core = WorkerCore("bob", connect=print)
+    kept = []
+    for number in range(20):
+        peer = Peer(f"program {number}", f"user {number}", users=())
+        core.owners.meet(peer)
+        core.store.put(number, torch.ones(2))
+        core.owners.made(peer, (number,))
+        core.leave([peer], peer.name)
+        kept.append(len(core.owners._results))
+    assert max(kept) == 0
