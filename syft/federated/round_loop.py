@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -39,6 +39,7 @@ from syft.federated.round_records import Missing, RoundRecord, RoundSettings, Wh
 from syft.federated.secure_mean import LeftFromMean, Secrecy
 from syft.federated.rules import NamedRule, Rule, rule_of
 from syft.federated.run_file import RunFile
+from syft.federated.running_mean import LARGE, wide_enough
 from syft.federated.updates import Table, Tensor, made_like, table_of
 from syft.tensors.pointer import PointerTensor
 
@@ -307,7 +308,7 @@ class FederatedRound:
             if name in self._reports:
                 report = self._reports[name]
                 found[name] = report.there() if self._run.settings.secure else report.values()
-        return found if self._run.settings.secure else self._fitting(found)
+        return self._fitting(found)
 
     def _wait_for(self, name: str, report: _Report) -> None:
         """Wait until an update is there, or drop its client."""
@@ -329,37 +330,73 @@ class FederatedRound:
                 raise
             self._drop(name, found)
 
-    def _refuse_nan(self, name: str, table: Table) -> None:
-        wrong = [repr(key) for key, x in table.items() if bool(x.isnan().any())]
-        if wrong:
-            self._drop(name, Missing(Why.REFUSED, f"NaN in {', '.join(wrong)}"))
-
     def _fitting(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The updates that are numbers, and alike: the others are dropped by name."""
+        """The updates that are alike, and numbers: the others are dropped by name.  With ``secure``
+        nobody sees the numbers."""
         tables = {name: table_of(update) for name, update in found.items()}
-        for name, table in tables.items():
-            self._refuse_nan(name, table)
-        shapes = {name: _shape(tables[name]) for name in found if name not in self.missing}
-        if shapes:
-            ((usual, _),) = Counter(shapes.values()).most_common(1)
-            for name, shape in shapes.items():
-                if shape != usual:
-                    text = "names, shapes, dtypes or infinities unlike those of most updates"
-                    self._drop(name, Missing(Why.REFUSED, text))
+        self._refuse_unlike(tables, _form, "names, shapes or dtypes")
+        if not self._run.settings.secure:
+            self._refuse_unlike(tables, _marks, "infinities or integers from 2^53 on")
         return {name: update for name, update in found.items() if name not in self.missing}
 
+    def _refuse_unlike(
+        self, tables: Mapping[str, Table], read: Callable[[Table], Any], what: str
+    ) -> None:
+        """Drop the clients of whose updates ``read`` gives something else than of most, or that it
+        cannot read."""
+        seen = {}
+        for name, table in tables.items():
+            if name in self.missing:
+                continue
+            try:
+                seen[name] = read(table)
+            except Exception as error:
+                missing = _missing_by(error)
+                if missing is None:
+                    raise
+                self._drop(name, missing)
+        usual = Counter(seen.values()).most_common(1)[0][0] if seen else None
+        for name, one in seen.items():
+            if one != usual:
+                self._drop(name, Missing(Why.REFUSED, f"{what} unlike those of most updates"))
 
-def _shape(table: Table) -> tuple[Any, ...]:
-    """All by which updates must be alike: names, shapes, dtypes, and where infinities are."""
-    return tuple((key, tuple(x.shape), x.dtype, _infinities(x)) for key, x in table.items())
+
+class _Unfit(Exception):
+    """Why an update is not averaged."""
 
 
-def _infinities(x: torch.Tensor) -> bytes:
-    infinite = x.isinf()
-    if not bool(infinite.any()):
-        return b""
-    signs = torch.where(infinite, x, 0).to_dense().cpu()
-    return hashlib.sha256(signs.resolve_conj().numpy().tobytes()).digest()
+def _form(table: Table) -> frozenset[Any]:
+    """By what tables are alike before a number of them is read."""
+    return frozenset((key, tuple(x.shape), x.dtype, x.is_meta) for key, x in table.items())
+
+
+def _marks(table: Table) -> frozenset[Any]:
+    """What has a mean only where all have the same: infinities, and integers that float64 lacks."""
+    try:
+        marks = {key: _mark(x) for key, x in table.items()}
+    except (RuntimeError, TypeError) as error:  # torch has no numbers of such a tensor
+        raise _Unfit(f"{type(error).__name__}: {error}".partition("\n")[0]) from error
+    if wrong := [repr(key) for key, mark in marks.items() if mark is None]:
+        raise _Unfit(f"NaN in {', '.join(wrong)}")
+    return frozenset(marks.items())
+
+
+def _mark(x: torch.Tensor) -> bytes | None:
+    """A hash of infinities with zeros between, or of a whole tensor with large integers; None for
+    NaN, and nothing for other numbers."""
+    dense = x.detach() if x.layout is torch.strided else x.detach().to_dense()
+    wide = dense.to(wide_enough(dense.dtype))
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        return _hash_of(dense) if bool((wide.abs() >= LARGE).any()) else b""
+    if bool(wide.isnan().any()):
+        return None
+    infinite = wide.isinf()
+    return _hash_of(torch.where(infinite, wide, 0)) if bool(infinite.any()) else b""
+
+
+def _hash_of(x: torch.Tensor) -> bytes:
+    numbers = x.cpu().resolve_conj().resolve_neg().numpy()
+    return hashlib.sha256(numbers.tobytes()).digest()
 
 
 def _name_of(client: Any) -> str:
@@ -371,6 +408,8 @@ def _missing_by(error: Exception) -> Missing | None:
     text = str(error).partition("\n")[0]
     if isinstance(error, WorkerTimeout):
         return Missing(Why.LATE)
+    if isinstance(error, _Unfit):
+        return Missing(Why.REFUSED, text)
     if isinstance(error, WorkerClosed):
         return Missing(Why.LOST, text)
     notes = getattr(error, "__notes__", ())

@@ -18,7 +18,7 @@ import torch
 from syft.exceptions import UnusableSetting
 from syft.federated.stacked_memory import order_of, restored
 
-_EXACT: Final = 2**53
+LARGE: Final = 2**53
 """Below it float64, in which integers are added up, has all of them."""
 
 _MOST_NAMED: Final = 20
@@ -56,7 +56,7 @@ class _Entry:
     def note(self, wide: torch.Tensor, client: str) -> None:
         """Note what may have no mean in the numbers of a client, before they are added."""
         if not (self.dtype.is_floating_point or self.dtype.is_complex):
-            if bool((wide.abs() >= _EXACT).any()):
+            if bool((wide.abs() >= LARGE).any()):
                 self.large.append(client)
         elif _is_finite(wide):
             self.scattered = self.scattered or self.infinities is not None

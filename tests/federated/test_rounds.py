@@ -177,6 +177,12 @@ def test_a_worker_that_does_not_answer_is_late_and_the_others_are_not(hook: sy.T
         (torch.ones(3), "unlike those of most"),
         (torch.ones(2, dtype=torch.float64), "unlike those of most"),
         ([torch.ones(2)], "unlike those of most"),
+        (torch.tensor([1.0, torch.inf]).bfloat16(), "dtypes unlike those of most"),
+        (torch.ones(2).to(torch.float8_e4m3fn), "dtypes unlike those of most"),
+        (torch.eye(2).to_sparse_csr(), "shapes or dtypes unlike those of most"),
+        (torch.tensor([torch.inf, 0.0]).to_sparse(), "infinities or integers"),
+        (torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "dtypes unlike"),
+        (torch.ones(2, device="meta"), "unlike those of most"),
     ],
 )
 def test_a_bad_update_is_left_out_by_name(workers: Any, update: Any, text: str) -> None:
@@ -189,6 +195,44 @@ def test_a_bad_update_is_left_out_by_name(workers: Any, update: Any, text: str) 
         assert round.average().tolist() == [2.0, 2.0]
     missing = run.history[0].missing["bob"]
     assert missing.why is Why.REFUSED and text in missing.text
+
+
+@pytest.mark.parametrize("rule", ["mean", "median"])
+def test_a_large_integer_is_a_bad_update_unless_most_have_it(workers: Any, rule: Any) -> None:
+    for bad, usual in ((2**60, 3), (3, 2**60)):
+        for round in sy.rounds(workers, count=1, rule=rule):
+            for client, count in zip(round.clients, (usual, bad, usual), strict=True):
+                round.report(client, [torch.ones(1), torch.tensor(count)])
+            assert int(round.average()[1]) == usual
+            assert round.missing["bob"].why is Why.REFUSED
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_masks_of_half_precision_have_an_average(workers: Any, dtype: torch.dtype) -> None:
+    mask = torch.tensor([1.0, -torch.inf], dtype=dtype)
+    for round in sy.rounds(workers, count=1):
+        for client in round.clients:
+            round.report(client, mask.clone())
+        assert torch.equal(round.average(), mask) and not round.missing
+
+
+def test_what_torch_cannot_read_is_a_bad_update_too(workers: Any) -> None:
+    strange = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+    for round in sy.rounds(workers[:2], count=1):
+        for client in round.clients:
+            round.report(client, strange)
+        assert not round.updates
+        assert "isnan" in round.missing["bob"].text or "quint" in round.missing["bob"].text
+
+
+def test_an_update_of_another_form_is_left_out_of_a_secure_round(workers: Any) -> None:
+    for wrong in (torch.ones(3), torch.ones(2, dtype=torch.float64)):
+        for round in sy.rounds(workers, count=1, secure=True, minimum=2):
+            for client in round.clients:
+                x = wrong if client.id == "bob" else torch.ones(2)
+                round.report(client, x.send(client))
+            assert round.average().tolist() == [1.0, 1.0]
+            assert round.missing["bob"].why is Why.REFUSED
 
 
 def test_masks_that_all_have_are_no_bad_updates(workers: Any) -> None:
