@@ -70,6 +70,13 @@ class Deployment:
         here = workers[tapes[0].name].id == owner.id
         self._cut = given_directly(built.cut) if here else built.cut
         """Who does what: what the caller would only send on, it gives to who gets it."""
+        self._copied = {
+            (rank, place)
+            for number in range(len(self._names))
+            for rank, place in set(self._cut.takers(number)) - set(built.cut.takers(number))
+            if rank
+        }
+        """The inputs, by rank and place, that are copies of what the caller's role would send."""
         busy = [rank for rank, role in enumerate(self._cut.roles) if not role.is_idle]
         self._rank = {rank: at for at, rank in enumerate(busy)}
         """The roles that have something to do, by their ranks among all."""
@@ -209,8 +216,9 @@ class Deployment:
         """Start an execution with what is given."""
         inputs: dict[tuple[int, int], Any] = {}
         for name, value in given.items():
-            for place in self.places_of(name):
-                inputs[place] = self.operand(name, place[0], value)
+            for rank, place in self._cut.takers(self._names.index(name)):
+                at = 0 if (rank, place) in self._copied else rank
+                inputs[self._rank[rank], place] = self._operand(name, at, rank, value)
         options = self._built.plan.assumptions.options.numbers
         for at, number in enumerate(options, len(self._names)):
             inputs.update(dict.fromkeys(self._takers(at), number))
@@ -219,15 +227,18 @@ class Deployment:
         }
         return start(self._handles, inputs, {at: actors[at] for at in actors if at not in inputs})
 
-    def operand(self, name: str, rank: int, value: Any) -> Any:
-        """What is sent for an argument: the value, or a reference to what is at the worker."""
+    def _operand(self, name: str, at: int, rank: int, value: Any) -> Any:
+        """What is sent to the role of a rank for an argument that is used by the one ``at``: the
+        value, or a reference to what is there; of what that one only sends on, a copy."""
         if not is_pointer(value):
             return value
-        place, link = self._handles[rank].connection.location, value.child
+        place, link = self.workers[self.tapes[at].name], value.child
         if link.location is not place:
             raise LocationMismatch(
                 f"input {name!r} of {self.name!r}", (str(place.id), str(link.location.id))
             )
+        if at != rank:
+            return value.detach().get()
         id: int = link.id_at_location  # it is at one worker
         return Reference(id)
 

@@ -10,7 +10,13 @@ import torch
 from torch import nn
 
 import syft as sy
-from syft.exceptions import CannotRecord, InputRefused, ObjectNotReady, WrongArguments
+from syft.exceptions import (
+    CannotRecord,
+    InputRefused,
+    LocationMismatch,
+    ObjectNotReady,
+    WrongArguments,
+)
 from tests.protocols.test_deployment import nothing_left
 
 RoleWorker = sy.RoleWorker
@@ -312,3 +318,36 @@ def test_refusals_speak_of_a_protocol(pair):
         built(reseeds, torch.ones(1))
     with pytest.raises(WrongArguments, match="^Protocol 'scaled' takes"):
         built(scaled)
+
+
+# -------------------------------------------------------------- pointers to what is only sent on
+
+
+def test_a_role_gets_a_copy_of_what_a_pointer_leads_to_here(pair, hook):
+    """What the function only sends on comes to the role without a part of the caller's own."""
+    deployed = built(lambda x: x.send("alice").add_(1), torch.ones(1)).deploy(alice=pair[0])
+    x = torch.ones(1).send(hook.local_worker)
+    assert [deployed.run(x).get().item() for _ in range(2)] == [2, 2]
+    assert x.get().item() == 1
+
+
+def test_what_lies_where_a_role_is_does_not_pass_for_a_copy(pair):
+    """It would be written to, or share its memory with what is returned."""
+    for function in (lambda x: x.send("alice").add_(1), lambda x: x.send("alice")):
+        deployed = built(function, torch.ones(1)).deploy(alice=pair[0])
+        x = torch.ones(1).send(pair[0])
+        with pytest.raises(LocationMismatch, match="the operands lie at me and bob"):
+            deployed.run(x)
+        assert x.get().item() == 1
+
+
+def test_what_is_sent_on_and_then_written_to_is_a_pointer_to_here(pair, hook):
+    def function(x):
+        sent = x.send("alice")
+        x.add_(1)
+        return sent * 1
+
+    deployed = built(function, torch.ones(1)).deploy(alice=pair[0])
+    x = torch.ones(1).send(hook.local_worker)
+    assert [deployed.run(x).get().item() for _ in range(3)] == [1, 2, 3]
+    assert x.get().item() == 4
