@@ -4,7 +4,8 @@ Torch's override protocols pass calls on sent, encrypted or wrapped tensors to s
 asks nobody, a function is surrounded: six methods that go through all parameters of a module, when
 the first one is sent (:mod:`syft.hooks.whole_modules`), ``step`` of each scheduler, since only a
 call shows that one steps while a plan is recorded, the transforms of ``torch.func``
-(:mod:`syft.hooks.function_transforms`), ``torch.as_tensor``, one way of checkpoints, and ``to``,
+(:mod:`syft.hooks.function_transforms`), ``torch.cond`` and ``torch.while_loop``
+(:mod:`syft.hooks.torch_control_flow`), ``torch.as_tensor``, one way of checkpoints, and ``to``,
 which may name a worker (:mod:`syft.hooks.devices`).
 ``close()`` removes all of it.
 """
@@ -48,6 +49,7 @@ from syft.hooks.module_methods import ModuleAttribute
 from syft.hooks.optimizer_state import StateFollower, encode_optimizer
 from syft.hooks.sending import Location
 from syft.hooks.short_tracebacks import shorten_tracebacks
+from syft.hooks.torch_control_flow import surround_control_flow
 from syft.hooks.whole_modules import WholeModules
 from syft.hooks.whole_steps import WholeSteps
 from syft.notebook_html import line, table
@@ -186,6 +188,7 @@ class TorchHook:
             self._ledger.register(register_optimizer_step_post_hook, follower.after_step)
             surround_transforms(self._ledger)
             surround_copies(self._ledger)
+            surround_control_flow(self._ledger)
             surround_checkpoints(self._ledger)
         except BaseException:
             self._ledger.undo()

@@ -70,14 +70,14 @@ def test_close_restores_every_attribute() -> None:
 
 
 def test_hooking_replaces_nothing_but_what_it_surrounds() -> None:
-    """Two conversions, and four methods of modules, which may name a worker."""
+    """Two conversions, control flow, and four methods of modules, which may name a worker."""
     before = namespaces()
     sy.TorchHook(torch)
     changed = [
         {name for name in old if new[name] != old[name]}
         for old, new in zip(before, namespaces(), strict=True)
     ]
-    assert changed[0] == {"as_tensor", "asarray"} and changed[7] == {
+    assert changed[0] == {"as_tensor", "asarray", "cond", "while_loop"} and changed[7] == {
         "to",
         "to_empty",
         "cpu",
