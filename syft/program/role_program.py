@@ -56,6 +56,11 @@ class RoleProgram:
         return bool(self.kept_outputs or self.program.state or not self.letters_to)
 
     @cached_property
+    def partners(self) -> frozenset[int]:
+        """The ranks of the roles from which inputs come, or to which outputs go."""
+        return frozenset(rank for rank in (*self.sources, *self.targets) if rank is not None)
+
+    @cached_property
     def letters_from(self) -> dict[int, tuple[int, ...]]:
         """The places of the inputs that come from each role."""
         return _by_rank(self.sources)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from syft.ops.calls import STATISTICS, argument, has_parameter, statistics_written
@@ -117,7 +118,7 @@ def altered_by(op: int, kwargs: Mapping[str, Any] | None) -> int:
     return GRADIENTS if FLAGS[op] & (GRADIENT | SETS_GRADIENT) else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Effects:
     """What a program does to its inputs and its state, apart from reading them.
 
@@ -134,6 +135,8 @@ class Effects:
         >>> effects_of(Program(1, (), ())).access([5]).changes
         False
         """
+        if self.only_reads:  # nearly always
+            return self._of_any
         others = frozenset(state)
         named = others | {id for id in inputs if id is not None}
 
@@ -143,11 +146,30 @@ class Effects:
         return Access(
             writes=writes,
             sets=named if self.ops & _GRADIENT_SETTERS else (),
+            reads_attributes=self._of_any.reads_attributes,
+            backward=self._of_any.backward,
+            recorded=True,
+            joins=self._of_any.joins,
+            roots=named if self.ops & ADDING_GRADIENTS else (),
+        )
+
+    @cached_property
+    def only_reads(self) -> bool:
+        """Whether it changes nothing that it is given, whichever objects that are.
+
+        >>> effects_of(Program(1, (), ())).only_reads
+        True
+        """
+        return not (self.writes or self.ops & (_GRADIENT_SETTERS | ADDING_GRADIENTS))
+
+    @cached_property
+    def _of_any(self) -> Access:
+        """What a run does whichever objects it is given."""
+        return Access(
             reads_attributes=bool(self.ops & _GRADIENT_READERS),
             backward=bool(self.ops & _RUNNING_BACKWARD),
             recorded=True,
             joins=bool(self.ops & _JOINING),
-            roots=named if self.ops & ADDING_GRADIENTS else (),
         )
 
 

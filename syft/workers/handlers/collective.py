@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import reduce
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -87,16 +87,16 @@ MAX_ROUNDS = 2**20
         to=lambda call: [*map(call.core.place_of, others_told(call.core, call.message))] or [HERE],
         answers=(Done, Parked),
         reading=lambda call: _entered(call, call.message, call.peer),
-        named=lambda call: call.read[2],
+        named=lambda call: call.read.ids,
         outs=lambda call: (),
-        access=lambda call: _order(call.core, call.message) if call.read[0] else READS,
+        access=lambda call: _order(call),
         refused=lambda call, error: _refused(call, error),
     ),
 )
 def start(call: Call, message: Start) -> Parked | None:
     """Start this worker's part, when its inputs are present."""
-    core, permit = call.core, call.read[1]
-    session: PartExecution | None = call.read[0]
+    core, permit = call.core, call.read.permit
+    session: PartExecution | None = call.read.session
     if session is not core.sessions.get(message.execution) or session is None:
         return None  # it has failed, maybe while it waited for its inputs
     try:
@@ -111,19 +111,25 @@ def start(call: Call, message: Start) -> Parked | None:
     return Parked(message.seq) if waits else None
 
 
-def _entered(
-    call: Call, message: Start, peer: Peer
-) -> tuple[PartExecution | None, Permit | None, Collection[int]]:
-    """Promise the results of this worker's part, which is None if another party has failed.
+class _Entered(NamedTuple):
+    """What is known of a start once it has been checked: this worker's part, which is None if
+    another party has failed, what it may do, the ids of its inputs, and what it does to them."""
 
-    Returns the ids of its inputs with it.
-    """
-    core = call.core
-    _check_start(call, message, peer)
+    session: PartExecution | None
+    permit: Permit | None = None
+    ids: Collection[int] = ()
+    access: Access = READS
+
+
+def _entered(call: Call, message: Start, peer: Peer) -> _Entered:
+    """Promise the results of this worker's part."""
+    core, ids = call.core, _inputs_of(call.message)
+    _check_start(call, message, peer, ids)
     session = session_of(core, message.execution, peer)
     if session.payer is not peer:
         charge(core, session, peer)
-    core.store.charges.enter(peer.account, promises=len(message.outs))
+    if message.outs:
+        core.store.charges.enter(peer.account, promises=len(message.outs))
     session.begin(call)
     session.forget_others()
     session.sharing += _sharing_of(core, message, peer)
@@ -134,19 +140,20 @@ def _entered(
     if failed is not None:
         cause = failed.found or RemoteFailure("collective", failed.text)
         fail(core, message.execution, session, cause, tell=failed.found is not None)
-        return None, None, ()
-    ids, access = _inputs_of(message), READS
-    if message.program in DECLARED:
-        access = DECLARED[message.program].access(core, message)
+        return _Entered(None)
+    declared = DECLARED.get(message.program)
+    access = READS if declared is None else declared.access(core, message)
     permit = core.owners.permit(peer, ids, access, ACTION) if core.contested else None
-    return session, permit, ids
+    return _Entered(session, permit, ids, access)
 
 
-def _order(core: WorkerCore, message: Start) -> Access:
-    """What is done with the session of a program on shares is done in order."""
-    if message.program in DECLARED:
-        return DECLARED[message.program].access(core, message)
-    return READS if message.program in PROGRAMS else Access(writes=ids_in(message.args[:1]))
+def _order(call: Call) -> Access:
+    """What a start does that may wait.  What is done with the session of a program on shares is
+    done in order."""
+    message: Start = call.message
+    if call.read.session is None or message.program in DECLARED or message.program in PROGRAMS:
+        return cast(Access, call.read.access)
+    return Access(writes=ids_in(message.args[:1]))
 
 
 def _refused(call: Call, error: Exception) -> None:
@@ -173,7 +180,7 @@ def _inputs_of(message: Start) -> set[int]:
     """
     if message.program in PROGRAMS:
         return ids_in(message.args)
-    return set().union(*(ids_in(arg) for arg in message.args if referred(arg) is not None))
+    return {id for id in map(referred, message.args) if id is not None}
 
 
 def _failed_before(core: WorkerCore, session: PartExecution) -> Failed | None:
@@ -181,6 +188,8 @@ def _failed_before(core: WorkerCore, session: PartExecution) -> Failed | None:
 
     Where only what needs that party fails, this is noted.
     """
+    if not core.aborted:
+        return None
     call = cast(Call, session.call)
     places = enumerate(session.parties)
     message = call.message
@@ -210,7 +219,7 @@ _STOP_SESSIONS = frozenset(
 """The programs after whose failure the parties may not agree on what they hold."""
 
 
-def _check_start(call: Call, message: Start, peer: Peer) -> None:
+def _check_start(call: Call, message: Start, peer: Peer, ids: Collection[int]) -> None:
     """Raise for an invalid start, before anything is stored for it.
 
     Whoever may not use the inputs is told so first, and not which workers are known here.
@@ -220,7 +229,7 @@ def _check_start(call: Call, message: Start, peer: Peer) -> None:
         raise MalformedMessage("$.program", "a known collective", str(message.program))
     _check_fresh(core, message, peer)
     if message.program in PROGRAMS:  # as far as the inputs are here already
-        _check_leaves(call, core.store.guard_of(_inputs_of(message), {}))
+        _check_leaves(call, core.store.guard_of(ids, {}))
     for name in others_told(core, message):
         try:
             core.connect(name)  # raises UnknownWorker
@@ -241,8 +250,9 @@ def _check_outs(core: WorkerCore, message: Start) -> None:
 def _check_fresh(core: WorkerCore, message: Start, peer: Peer) -> None:
     """Raise if this worker's part was started before, or has no place here."""
     parties = message.parties
+    outs = message.outs
     in_place = 0 <= message.rank < len(parties) and parties[message.rank] == core.name
-    if len(set(message.outs)) != len(message.outs) or any(out <= 0 for out in message.outs):
+    if outs and (len(set(outs)) != len(outs) or min(outs) <= 0):
         raise MalformedMessage("$.outs", "ids of results, each once", "others")
     again = has_started(core, message.execution, peer)
     if again or not in_place or len(set(parties)) != len(parties):

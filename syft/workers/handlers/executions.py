@@ -8,7 +8,6 @@ tells the other parties what failed as far as that is public, and leaves no resu
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,7 +74,7 @@ class PartExecution:
     """Its parties by their ranks, once it was started."""
     sharing: list[SharingSession] = field(default_factory=list)
     """What is interrupted, or ends, if the execution fails."""
-    sent: Counter[int] = field(default_factory=Counter)
+    sent: dict[int, int] = field(default_factory=dict)
     """How many letters have gone to each rank."""
     expect: frozenset[LetterName] | None = None
     """The letters that the program waits for; None if it waits for something else."""
@@ -260,9 +259,8 @@ def _make_room(core: WorkerCore) -> None:
 
     Any peer can open executions that never start.  They must not block the executions of others.
     """
-    if len(core.sessions) < MAX_SESSIONS:
-        return
-    if sum(one.call is None for one in core.sessions.values()) < MAX_SESSIONS:
+    few = len(core.sessions) < MAX_SESSIONS
+    if few or sum(one.call is None for one in core.sessions.values()) < MAX_SESSIONS:
         return
 
     def waits(execution: int) -> bool:
@@ -274,7 +272,7 @@ def _make_room(core: WorkerCore) -> None:
 
     oldest = cast(int, core.waiting_to_go.next(payers, waits))
     error = LimitExceeded("$.execution", "max_sessions", MAX_SESSIONS, MAX_SESSIONS + 1)
-    for kept in core.sessions[oldest].mailbox.drop(lambda place, kept: True):
+    for kept in core.sessions[oldest].mailbox.drop():
         note_failure(core, oldest, kept.sender, Failed.of(core, error))
     remove(core, oldest)
 
@@ -306,9 +304,9 @@ def remove(core: WorkerCore, execution: int) -> PartExecution | None:
     if session is not None:
         charges = core.store.charges
         charges.leave(session.payer.account, executions=1)
-        if (call := session.call) is not None:
+        if (call := session.call) is not None and call.message.outs:
             charges.leave(call.peer.account, promises=len(call.message.outs))
-        session.mailbox.drop(lambda place, kept: True)
+        session.mailbox.drop()
     return session
 
 
@@ -466,12 +464,13 @@ def _send(call: Call, session: PartExecution, step: Round) -> None:
     message: Start = call.message
     guarding = message.program in GUARDING
     guard = step.guard if guarding else session.guard
+    if guard is None and not step.send:
+        return
     check_public_shape(guard, ACTION)
     about = users_of(guard), False, terms_of(guard, call.core.name, True)
 
     def letter(rank: int, values: tuple[Any, ...]) -> Exchange:
-        number = session.sent[rank]
-        session.sent[rank] += 1
+        session.sent[rank] = (number := session.sent.get(rank, 0)) + 1
         return Exchange(message.execution, number, message.rank, values, *about)
 
     letters = [
@@ -509,7 +508,8 @@ def _finish(core: WorkerCore, execution: int, session: PartExecution, result: An
         fail(core, execution, session, wrong)
         return
     try:
-        _store(core, session, outs, results)
+        if outs:
+            _store(core, session, outs, results)
     except Exception as error:  # the caller has too much: none of the results is kept
         _put_back(results)
         fail(core, execution, session, error)

@@ -7,7 +7,7 @@ letter that says why another one will not come is one like any other, with the b
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -62,7 +62,7 @@ class Mailbox:
     def __init__(self, charges: Charges) -> None:
         self._charges = charges
         self._kept: dict[tuple[Place, int], KeptLetter] = {}
-        self._counts: Counter[Place] = Counter()
+        self._counts: defaultdict[Place, int] = defaultdict(int)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -99,8 +99,12 @@ class Mailbox:
         self._charges.leave(kept.sender.account, letters=kept.cost)
         return kept
 
-    def drop(self, which: Callable[[Place, KeptLetter], bool]) -> list[KeptLetter]:
+    def drop(
+        self, which: Callable[[Place, KeptLetter], bool] = lambda place, kept: True
+    ) -> list[KeptLetter]:
         """Take those letters out of which ``which`` says so, by the place of their sender."""
+        if not self._kept:  # nearly always
+            return []
         found = [name for name, kept in self._kept.items() if which(name[0], kept)]
         return [self.take(name) for name in found]
 

@@ -20,6 +20,7 @@ from syft.workers.handlers.executions import ACTION
 from syft.workers.handlers.role_parts import Part
 from syft.workers.handlers.stored_role import StoredRole
 from syft.workers.labels.memory_owners import mark
+from syft.workers.labels.origin import ObjectOrigin
 from syft.workers.wire.references import referred
 
 
@@ -32,20 +33,22 @@ class RolePermit:
 
     def __init__(self, call: Call, stored: StoredRole) -> None:
         self._call, self._owners = call, call.core.owners
-        role, args = stored.role, call.message.args
-        own = range(role.program.inputs, role.program.given)
-        self._id = cast(int, referred(args[0]))
-        ids = dict(zip(role.user_inputs, map(referred, args[1:]), strict=True))
-        self._ids: dict[int, int | None] = {**ids, **dict.fromkeys(own, self._id)}
-        """For inputs, state and constants, by slot, the objects that these are, or are in."""
-        permit: Permit | None = call.read[1]
-        origins = {} if permit is None else dict(permit.foreign)
-        self._foreign = {
-            slot: origins[id] for slot, id in self._ids.items() if id is not None and id in origins
-        }
-        """Where those of them come from that are not the caller's."""
-        if permit is not None:
+        self._role = stored.role
+        permit: Permit | None = call.read.permit
+        self._foreign: dict[int, ObjectOrigin] = {}
+        """Where those inputs, state and constants come from, by slot, that are not the caller's."""
+        if permit is not None and permit.foreign:
+            origins, ids = dict(permit.foreign), self._ids()
+            self._foreign = {slot: origins[id] for slot, id in ids.items() if id in origins}
             call.backing = permit.backing(partial(object_itself, call.core, call.held))
+
+    def _ids(self) -> dict[int, int]:
+        """For inputs, state and constants, by slot, the objects that these are, or are in."""
+        program, args = self._role.program, self._call.message.args
+        given = zip(self._role.user_inputs, map(referred, args[1:]), strict=True)
+        ids = {slot: id for slot, id in given if id is not None}
+        own = range(program.inputs, program.given)
+        return ids | dict.fromkeys(own, cast(int, referred(args[0])))
 
     def mark(self, values: Mapping[int, Any]) -> None:
         """Mark what is not the caller's of some values, by slot."""
@@ -56,7 +59,8 @@ class RolePermit:
     def check(self, part: Part, values: Sequence[Any]) -> None:
         """Raise :class:`~syft.exceptions.PermissionDenied` if a part that is given some values
         would change memory that is not the caller's."""
-        if not self._call.core.contested:
+        harmless = part.effects.only_reads and not self._foreign
+        if harmless or not self._call.core.contested:
             return
         peer, given = self._call.peer, dict(zip(part.takes, values, strict=True))
         foreign = [(slot, origin) for slot, origin in self._foreign.items() if slot in given]
@@ -64,6 +68,7 @@ class RolePermit:
         try:
             permit.check_memory(given.__getitem__)
         except PermissionDenied as error:
-            id = self._ids.get(cast(int, error.id)) or self._id
+            role = cast(int, referred(self._call.message.args[0]))
+            id = self._ids().get(cast(int, error.id), role)
             owner = cast(str | None, error.owner)
             raise self._owners.refusal(peer, ACTION, id, owner) from None

@@ -68,7 +68,7 @@ dropped."""
 def _stored(core: WorkerCore, message: Start) -> StoredRole | None:
     """The role that a start names, if it is here."""
     id = referred(message.args[0]) if message.args else None
-    found = unsealed(core.store.read(id)) if id is not None and id in core.store else None
+    found = None if id is None else core.store.objects.get(id)
     return found if isinstance(found, StoredRole) else None
 
 
@@ -87,11 +87,13 @@ def _access_of_start(core: WorkerCore, message: Start) -> Access:
 def _access(message: Start, stored: StoredRole, state: Iterable[int] | None = None) -> Access:
     """What a role does to the objects that its start names, the role itself among them, or to those
     that stand for its ``state``."""
-    role = stored.role
+    role, effects = stored.role, stored.effects
+    if effects.only_reads:
+        return effects.access(())  # whatever it is given
     inputs: list[int | None] = [None] * role.program.inputs
     for place, arg in zip(role.user_inputs, message.args[1:]):
         inputs[place] = referred(arg)
-    return stored.effects.access(inputs, ids_in(message.args[:1]) if state is None else state)
+    return effects.access(inputs, ids_in(message.args[:1]) if state is None else state)
 
 
 def _where(core: WorkerCore, message: Start) -> str:
@@ -141,7 +143,8 @@ class _RoleRun:
         """The parts that have run, or failed, by place."""
         self._came: set[int] = set()
         """The inputs that have come, by place."""
-        self._places: dict[LetterName, int] = {}
+        self._places: dict[LetterName, int] = dict(stored.letters)
+        """The letters that have not come, and the places of what is in them."""
         self._charged: dict[int, int] = {}
         self._place: Task | None = None
         """Its place among the operations that use the same objects, while it waits."""
@@ -151,9 +154,10 @@ class _RoleRun:
         self._outputs = self._all_outputs()
 
     def _check_parties(self) -> None:
-        ranks = {rank for rank in (*self.role.sources, *self.role.targets) if rank is not None}
-        if self.party.rank in ranks or max(ranks, default=0) >= self.party.size:
-            expected = f"the {max(ranks, default=0) + 1} roles of the protocol, each another worker"
+        ranks = self.role.partners
+        last = max(ranks, default=0)
+        if self.party.rank in ranks or last >= self.party.size:
+            expected = f"the {last + 1} roles of the protocol, each another worker"
             raise MalformedMessage("$.parties", expected, str(self.party.size))
 
     def _begin(self, inputs: Sequence[Any]) -> None:
@@ -161,9 +165,6 @@ class _RoleRun:
         places = self.role.user_inputs
         if len(inputs) != len(places):
             raise MalformedMessage("$.args", f"{len(places)} inputs of users", str(len(inputs)))
-        for rank, slots in self.role.letters_from.items():
-            for number, place in enumerate(slots):
-                self._places[rank, number] = place
         for place, given in zip(places, inputs, strict=True):
             if type(given) is tuple:
                 self._places[self._bringer(given), FROM_USERS + place] = place
@@ -253,7 +254,8 @@ class _RoleRun:
             self._ended[place] = lost
             del self._parts[place]
         self._outputs = [output for output in self._outputs if not self._hand_out(output)]
-        self._free()
+        if self._outputs or self._parts:  # otherwise all goes, at once
+            self._free()
 
     def _why_lost(self, part: Part) -> Failed | None:
         causes = (self._ended[other] for other in sorted(part.after) if other in self._ended)
@@ -264,7 +266,7 @@ class _RoleRun:
         """Run a part; returns what failed, if it did."""
         core, call = self.core, self.call
         taint: Guard | None = None
-        for slot in part.takes:
+        for slot in part.takes if self._taints else ():
             taint = meet_guards(taint, self._taints.get(slot))
         try:
             values = [self._value(slot) for slot in part.takes]
@@ -285,6 +287,8 @@ class _RoleRun:
 
     def _value(self, slot: int) -> Any:
         """What a slot has now."""
+        if slot in self._values:
+            return self._values[slot]
         program = self.stored.program
         if program.inputs <= slot < program.inputs + program.state:
             return self.stored.state[slot - program.inputs]
@@ -309,9 +313,7 @@ class _RoleRun:
 
     def _hand_out(self, output: Output) -> bool:
         """Store or send an output, if it is there or lost; whether it is done."""
-        lost = self._lost.get(output.slot)
-        for place in sorted(output.after):
-            lost = lost or self._ended.get(place)
+        lost = self._why_output_lost(output) if self._lost or self.failed else None
         if lost is None:
             given = output.slot < self.role.program.inputs
             if (
@@ -328,6 +330,12 @@ class _RoleRun:
                 lost = self._failure(error)
         self._lose(output, lost)
         return True
+
+    def _why_output_lost(self, output: Output) -> Failed | None:
+        lost = self._lost.get(output.slot)
+        for place in sorted(output.after):
+            lost = lost or self._ended.get(place)
+        return lost
 
     def _keep(self, output: Output) -> None:
         core, out = self.core, self.call.message.outs[output.number]
@@ -384,16 +392,24 @@ class _RoleRun:
 
     def _charge(self, slot: int, value: Any) -> None:
         """Charge who started the execution for memory that waits to be used, as far as its size is
-        public."""
+        public.
+
+        Nothing waits once all letters are there and one part at most is left: that part runs next,
+        and what it makes leaves.
+        """
+        if not self._places and len(self._parts) <= 1:
+            return
         charges = self.core.store.charges
-        charges.check_bounds({slot: value})
+        if charges.guarded:
+            charges.check_bounds({slot: value})
         size = charges.bytes_of(value)
         charges.enter(self.call.peer.account, letters=size)
         self._charged[slot] = size
 
     def _discharge(self, slot: int) -> None:
         size = self._charged.pop(slot, 0)
-        self.core.store.charges.leave(self.call.peer.account, letters=size)
+        if size:
+            self.core.store.charges.leave(self.call.peer.account, letters=size)
 
     def _free(self) -> None:
         """Let go of the values that nothing needs any more."""

@@ -95,6 +95,16 @@ class StoredRole(StoredProgram):
         return parted(self.program, self.role.user_inputs)
 
     @cached_property
+    def letters(self) -> dict[tuple[int, int], int]:
+        """The inputs that come from other roles: the place of each by the rank of its sender, and
+        its number among those that come from there."""
+        return {
+            (rank, number): place
+            for rank, places in self.role.letters_from.items()
+            for number, place in enumerate(places)
+        }
+
+    @cached_property
     def outputs(self) -> tuple[Output, ...]:
         """The outputs, by place."""
         role, cut = self.role, self.parted

@@ -97,7 +97,8 @@ def referred(operand: Any) -> int | None:
     >>> referred((0, 5)), referred([0, 9, 1]), referred([0]), referred(((0, 5),))
     (5, 9, None, None)
     """
-    if not isinstance(operand, (list, tuple)) or not 2 <= len(operand) <= 3:
+    kind = type(operand)
+    if (kind is not tuple and kind is not list) or not 2 <= len(operand) <= 3:
         return None
     code, id = operand[:2]
     return id if type(code) is int and code == REF and type(id) is int else None
