@@ -43,6 +43,9 @@ _FRACTION: Final = 24
 _LIMIT: Final = 2.0 ** (63 - _FRACTION)
 """What a sum must stay below in those units."""
 
+_LEAST_SHARE: Final = 0.5
+"""Of the weight that a sum was made for: with less of it left, rounding to the grid shows."""
+
 _OF_NUMBERS: Final = EncodingError, RemoteFailure, UnsupportedOperation
 """What workers raise of numbers that have no place in a sum."""
 
@@ -185,30 +188,41 @@ def _name_of(several: Sequence[Weighed]) -> str:
 class _Leaving:
     """A mean of those places that stay until it is there.
 
-    If the first of them leaves, which adds up, the others begin anew, with new masks.
+    If the first of them leaves, which adds up, the others begin anew, with new masks; and so do
+    those that stay if most of the weight has left: what they add was too small for the grid.
     """
 
     def __init__(self, places: list[list[Weighed]], how: Secrecy, clip: Clip | None) -> None:
         self._all, self._how, self._clip = places, how, clip
+        self._weights = [sum(weight for _, weight, _ in several) for several in places]
         self._left: dict[int, Tensor] = {}
         """What each place adds that has not left, by its number."""
 
     def mean(self) -> torch.Tensor:
         """The mean of those that stay."""
-        most = _LIMIT / len(self._all) - 1
-        for number, several in enumerate(self._all):
+        weight = self._weigh(range(len(self._all)))
+        while True:
+            self._how.check(len(self._left))
+            found = self._sum(list(self._left))
+            if found is None:
+                continue
+            total, there = found
+            self._how.check(len(there))
+            share = sum(self._weights[number] for number in there) / weight
+            if share >= _LEAST_SHARE:
+                return total / share
+            weight = self._weigh(there)
+
+    def _weigh(self, numbers: Sequence[int]) -> float:
+        """Have places weigh what they add, as parts of all their weight, which this returns."""
+        most, weight = _LIMIT / len(self._all) - 1, sum(self._weights[one] for one in numbers)
+        for number in numbers:
+            several = [(table, own / weight, label) for table, own, label in self._all[number]]
             try:
                 self._left[number] = _weighed(several, most, self._clip)
             except WorkerClosed as error:
                 self._drop(number, error)
-        while True:
-            self._how.check(len(self._left))
-            numbers = list(self._left)
-            found = self._sum(numbers)
-            if found is not None:
-                total, there = found
-                share = sum(sum(one[1] for one in self._all[number]) for number in there)
-                return total / share
+        return weight
 
     def _sum(self, numbers: Sequence[int]) -> tuple[torch.Tensor, list[int]] | None:
         """The sum and who is in it; None if it is to be asked for again without those who left."""

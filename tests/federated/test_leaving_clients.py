@@ -111,6 +111,19 @@ def test_one_leaves_while_the_sum_is_made(
     assert {asked for _, asked in seen} <= {(5,), (5, 4)}
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_stays_has_its_digits_when_most_of_the_weight_leaves(
+    workers: Any, closed: bool
+) -> None:
+    """What the others add is 10^-12 of what they have: all of it was rounded away."""
+    updates = sent(workers[:3], 1, 2, 3 if closed else float("nan"))
+    if closed:
+        workers[2].close()
+    weights = dict(zip(NAMES, (1, 3, 1e12), strict=False))
+    with pytest.warns(UserWarning, match="Not in the average: carl"):
+        assert average(updates, weights=weights, minimum=2) == [1.75] * 3
+
+
 def test_too_few_stay(workers: Any) -> None:
     updates = sent(workers, 1, 2, 3, 4, 5)
     for place in workers[:2]:
