@@ -52,6 +52,7 @@ from syft.protocols.deployment import Execution as Execution
 from syft.protocols.protocol import Protocol as Protocol
 from syft.protocols.protocol import func2protocol as func2protocol
 from syft.protocols.protocol import protocol as protocol
+from syft.protocols.recorded_calls import record_protocol as record_protocol
 from syft.protocols.role_worker import RoleWorker as RoleWorker
 from syft.protocols.tapes import Role as Role
 from syft.program.recording.control_flow import cond as cond

@@ -235,12 +235,21 @@ def _check_only_makes(function: Any, args: Any, kwargs: Any) -> None:
     What is replayed is what outputs are made of: nothing would be left of what it does.
     """
     number = _number_of(function)
-    if number is None:
-        return
-    written = written_by(Action(number, args, kwargs, None))
-    if FLAGS[number] & _FOR_ITS_EFFECT or _promises_in(written):
+    if number is not None and has_effect(number, args, kwargs):
         instead = "promises are not written to: go on with the result of one that makes another"
         raise UnsupportedOperation(NAMES[number], "PromisedTensor", instead)
+
+
+def has_effect(number: int, args: Any, kwargs: Any) -> bool:
+    """Whether an operation does something to promises besides making others of them.
+
+    >>> from syft.ops.table import BY_NAME
+    >>> x = bob.Promise.FloatTensor()
+    >>> [has_effect(BY_NAME[f"torch.Tensor.{name}"], (x, x), {}) for name in ("add", "add_")]
+    [False, True]
+    """
+    written = written_by(Action(number, args, kwargs, None))
+    return bool(FLAGS[number] & _FOR_ITS_EFFECT or _promises_in(written))
 
 
 def _noted(name: str) -> Callable[..., PromisedTensor]:
@@ -416,10 +425,15 @@ def undeclare(workers: Sequence[Any]) -> None:
 
 
 def replayed(
-    inputs: Sequence[PromisedTensor], outputs: Sequence[PromisedTensor]
+    inputs: Sequence[PromisedTensor],
+    outputs: Sequence[PromisedTensor],
+    checks: Sequence[PromisedTensor] = (),
 ) -> Callable[..., Any]:
-    """A function of values of the inputs that does what was noted, and returns the outputs."""
-    order = [one for one in _behind(outputs) if one.make is not None]
+    """A function of values of the inputs that does what was noted, and returns the outputs.
+
+    ``checks`` are what it does too, of which nothing is returned.
+    """
+    order = [one for one in _behind([*checks, *outputs]) if one.make is not None]
 
     def function(*values: Any) -> Any:
         known: dict[int, Any] = {

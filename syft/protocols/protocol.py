@@ -381,7 +381,7 @@ class PromiseProtocol(Protocol):
     tensor([2., 2.])
     """
 
-    __slots__ = ("_outputs", "_workers")
+    __slots__ = ("_inputs", "_outputs", "_checks", "_workers")
 
     def __init__(self, *workers: Any) -> None:
         super().__init__()
@@ -398,12 +398,15 @@ class PromiseProtocol(Protocol):
         undeclare(workers)
 
     def _take_over(self, original: Any) -> None:
-        self._outputs, self._workers = original._outputs, original._workers
+        self._inputs, self._outputs = original._inputs, original._outputs
+        self._checks, self._workers = original._checks, original._workers
         self._take_over_recording(original)
 
     def _of(self, outputs: Sequence[PromisedTensor]) -> None:
-        self._outputs, self._workers = outputs, workers_of(outputs)
-        self.build(*[one.example for one in inputs_of(outputs)])
+        inputs = inputs_of(outputs)
+        self._inputs = dict(zip(input_names(inputs), inputs, strict=True))
+        self._outputs, self._checks, self._workers = outputs, (), workers_of(outputs)
+        self.build(*[one.example for one in inputs])
 
     @classmethod
     def of(cls, outputs: Sequence[PromisedTensor]) -> PromiseProtocol:
@@ -419,14 +422,13 @@ class PromiseProtocol(Protocol):
         return "_".join(self._workers)
 
     def _recorded(self) -> Recorded:
-        inputs = inputs_of(self._outputs)
-        names = input_names(inputs)
+        names = {name: str(one.worker.id) for name, one in self._inputs.items()}
         roles = {name: RoleWorker(name) for name in self._workers}
-        function = replayed(inputs, self._outputs)
+        function = replayed([*self._inputs.values()], self._outputs, self._checks)
         positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
         taken = [inspect.Parameter(name, positional) for name in names]
         function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
-        models = [name for name, one in zip(names, inputs, strict=True) if one.is_model]
+        models = [name for name, one in self._inputs.items() if one.is_model]
         return Recorded(self.name, function, roles, [], places=names, models=models)
 
     def deploy(

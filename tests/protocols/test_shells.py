@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import syft as sy
+from syft.exceptions import ProtocolError
 
 pytestmark = pytest.mark.every_shell
 
@@ -63,3 +64,24 @@ def test_split_learning(hook, alice, bob):
         for each in optimizers:
             each.step()
         torch.testing.assert_close(deployed.run(x, y), loss.detach())
+
+
+def test_recorded_calls(hook, alice, bob):
+    x, a = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]).send(alice)
+    with sy.record_protocol(first=alice, second=bob, x=x, a=a) as p:
+        y = (x - 3).send(alice) * a
+        z = (y.abs().move(bob) / len(x)).max(0)
+        p.returns(y, z[0], z[1].get())
+    assert (y.get().tolist(), z[0].get(), z[1].get()) == ([-6, -4], 3, 0)
+    other = p.deploy(first=bob, second=alice).run(
+        torch.tensor([1.0, 5.0]), torch.tensor([1.0, 2.0])
+    )
+    assert [each.location if hasattr(each, "child") else None for each in other] == [
+        bob,
+        alice,
+        None,
+    ]
+    assert (other[0].get().tolist(), other[1].get(), other[2]) == ([-2, 4], 2, 1)
+    with pytest.raises(ProtocolError, match="reads values"):
+        with sy.record_protocol(first=alice, x=x):
+            x.send(alice).sum().item()

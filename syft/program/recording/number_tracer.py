@@ -95,6 +95,18 @@ class NumberTracer(OperationTracer, NumberRecorder):
             self._trace_properties(PROPERTIES_OF[number], args, kwargs)
         return result
 
+    def user_asks(self, number: int) -> None:
+        """Count a question about a tensor as the user's, which library code asks on his behalf.
+
+        >>> from syft.ops.table import BY_NAME
+        >>> from syft.program.recording.tracer import Tracer
+        >>> tracer = Tracer()
+        >>> tracer.user_asks(BY_NAME["torch.Tensor.dtype.__get__"]); tracer.properties_read
+        {'dtype'}
+        """
+        self.reads_sizes = True
+        self.properties_read |= PROPERTIES_OF.get(number, frozenset())
+
     # Three frames lie between each of the next two methods and the code that called torch.
 
     def _trace_size(self, number: int, args: Arguments, kwargs: Keywords, result: Any) -> Any:
