@@ -292,7 +292,8 @@ class FederatedRound:
         """Note whose updates are not in a secure sum, by what errors call them."""
         found = self.updates
         for label, why in gone.items():
-            for name in [one for one in found if label == one or label.startswith(f"{one} at ")]:
+            there = [one for one in found if label.startswith(f"{one} at ")]
+            for name in [label] if label in found else there:
                 found.pop(name)
                 reason = why.text if why.lost else f"{why.error}: {why.text}"
                 self.missing[name] = Missing(Why.LOST if why.lost else Why.FAILED, reason)

@@ -124,6 +124,16 @@ def test_what_stays_has_its_digits_when_most_of_the_weight_leaves(
         assert average(updates, weights=weights, minimum=2) == [1.75] * 3
 
 
+def test_who_is_left_out_of_a_round_is_not_who_is_called_almost_so(hook: sy.TorchHook) -> None:
+    places = [sy.VirtualWorker(hook, id=name) for name in ("lab", "lab at home", "zoe")]
+    for round in sy.rounds(places, count=1, secure=True, minimum=2):
+        for client in round.clients:
+            value = float("nan") if client.id == "lab at home" else 1.0
+            round.report(client, torch.full((1,), value).send(client))
+        torch.testing.assert_close(round.average(), torch.ones(1), rtol=0, atol=1e-6)
+        assert list(round.missing) == ["lab at home"] and list(round.updates) == ["lab", "zoe"]
+
+
 def test_too_few_stay(workers: Any) -> None:
     updates = sent(workers, 1, 2, 3, 4, 5)
     for place in workers[:2]:
