@@ -324,12 +324,20 @@ class FederatedRound:
                 if not handle.done():
                     self._drop(name, Missing(Why.LATE))
                     return
-                handle.result()
+                self._check_plain(handle.result())
         except Exception as error:
             found = _missing_by(error)
             if found is None:
                 raise
             self._drop(name, found)
+
+    def _check_plain(self, value: Any) -> None:
+        """Raise for what has come in the place of a tensor: what leads elsewhere would be followed
+        with the rights of this program."""
+        if self._run.settings.secure:
+            return
+        if type(value) is Wrapper or not isinstance(value, torch.Tensor):
+            raise _Unfit("what came is no plain tensor")
 
     def _fitting(self, found: dict[str, Any]) -> dict[str, Any]:
         """The updates that are alike, and numbers: the others are dropped by name.  With ``secure``

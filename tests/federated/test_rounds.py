@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from syft.exceptions import FileRefused, TooFewClients, UnusableSetting
 from syft.federated import round_loop
 from syft.federated import run_file
 from syft.federated.round_records import Why, sampled
+from syft.tensors.pointer import make_pointer
 from tests.federated.round_runs import ROUNDS, coordinate, run, save_again_and_again
 from tests.shells.child import make_worker
 from tests.shells.forked import ForkedProgram
@@ -223,6 +224,28 @@ def test_what_torch_cannot_read_is_a_bad_update_too(workers: Any) -> None:
             round.report(client, strange)
         assert not round.updates
         assert "isnan" in round.missing["bob"].text or "quint" in round.missing["bob"].text
+
+
+@pytest.mark.parametrize("kind", ["tensor", "list", "module"])
+def test_what_comes_in_the_place_of_a_tensor_is_a_bad_update(workers: Any, kind: str) -> None:
+    """Bob says that his update is what this program alone may read, or something else."""
+    secret = (torch.ones(1, 2) * 9).send(workers[2])
+    id = int(cast(Any, secret).id_at_location)
+    connection = cast(Any, workers[1]).connection_to(workers[2])
+    fixed: Any = torch.ones(1, 2)
+    for wrong in (make_pointer(connection, id, False), fixed.fix_precision()):
+        for round in sy.rounds(workers, count=1):
+            for client in round.clients:
+                x: Any = nn.Linear(2, 1) if kind == "module" else torch.ones(1, 2)
+                x = x.send(client)
+                if client.id == "bob":
+                    at = int((x.weight if kind == "module" else x).id_at_location)
+                    client.core.store.objects[at] = wrong
+                round.report(client, [x] if kind == "list" else x)
+            round.average()
+            missing = round.missing["bob"]
+            assert missing.why is Why.REFUSED and "no plain tensor" in missing.text
+    assert secret.get().tolist() == [[9, 9]]
 
 
 def test_an_update_of_another_form_is_left_out_of_a_secure_round(workers: Any) -> None:
