@@ -80,6 +80,8 @@ class Deployment:
         busy = [rank for rank, role in enumerate(self._cut.roles) if not role.is_idle]
         self._rank = {rank: at for at, rank in enumerate(busy)}
         """The roles that have something to do, by their ranks among all."""
+        self._places = {name: self._takers(at) for at, name in enumerate(self._names)}
+        """The roles that take each input, and its place among their inputs."""
         self._check_apart([tapes[rank].name for rank in busy])
         lines = {rank: owner.connection_to(workers[tapes[rank].name]) for rank in busy}
         self._handles = [
@@ -143,8 +145,11 @@ class Deployment:
 
     def _raise_unseen(self) -> None:
         """Raise what an earlier run raised after its results were returned."""
-        ended = [running for running in self._unseen if running.done()]
-        self._unseen = [running for running in self._unseen if running not in ended]
+        if not self._unseen:
+            return
+        runs, self._unseen, ended = self._unseen, [], []
+        for running in runs:
+            (ended if running.done() else self._unseen).append(running)
         with _Explained(self):
             for running in ended:
                 running.wait()
@@ -192,7 +197,7 @@ class Deployment:
 
     def places_of(self, name: str) -> list[tuple[int, int]]:
         """The roles that take an input, and its place among their inputs."""
-        return self._takers(self._names.index(name))
+        return self._places[name]
 
     def _takers(self, number: int) -> list[tuple[int, int]]:
         return [(self._rank[rank], place) for rank, place in self._cut.takers(number)]

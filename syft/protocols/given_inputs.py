@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from inspect import Parameter
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -24,6 +24,8 @@ from syft.program.program import Slot, slots_in
 from syft.protocols.promised import as_vector
 from syft.protocols.role_building import BuiltProtocol, is_pointer
 from syft.workers.handlers.accesses import effects_of
+
+_IN_PLACE: Final = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 
 
 class GivenInputs:
@@ -42,6 +44,12 @@ class GivenInputs:
         self.name, self._built = name, built
         interface = self._interface = built.plan.blueprint.interface
         self.names = interface.input_names()
+        parameters = interface.signature.parameters.values()
+        self._are_inputs = [one.name for one in parameters] == list(self.names) and all(
+            type(interface.template[one.name]) is Slot and one.kind in _IN_PLACE
+            for one in parameters
+        )
+        """Whether each argument is an input, which may be given by its place."""
         effects = effects_of(built.plan.blueprint.program)
         self._written = {name for at, name in enumerate(self.names) if at in effects.writes}
         self._adds_gradients = not effects.ops.isdisjoint(ADDING_GRADIENTS)
@@ -62,6 +70,11 @@ class GivenInputs:
 
         Raises :class:`~syft.exceptions.WrongArguments`.
         """
+        if self._are_inputs and not kwargs and len(args) == len(self.names):
+            return {
+                name: self.checked(name, value)
+                for name, value in zip(self.names, args, strict=True)
+            }
         interface = self._interface
         own = (set(self.names) & kwargs.keys()) - interface.signature.parameters.keys()
         arguments = self._bound(args, {name: kwargs[name] for name in kwargs if name not in own})

@@ -95,7 +95,7 @@ def _checked_guard(connection: Connection, value: Any) -> Guard | None:
     return guard
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _WorkerPart:
     """What one worker does of an execution."""
 
@@ -128,12 +128,30 @@ class _Outcome:
         """What raises each failure: an error that was kept would keep what led to it."""
         self.causes: list[Callable[[], object]] = []
         """What raises the errors that say why a worker is lost, from which failures follow."""
+        self.letters = False
+        """Whether something was sent after the start that may be answered."""
+        self._due = {part for part in parts if part.role.answers}
+        """The parts that have not answered yet."""
+        self._begun = False
+        self._over = False
+
+    @property
+    def over(self) -> bool:
+        """Whether all have ended, and nothing more is expected of anybody."""
+        return self._over and not self.letters
+
+    def begun(self) -> None:
+        """Note that no more parts will be started."""
+        self._begun = True
+        self._due = {part for part in self._due if not part.ended}
+        self.done()
 
     def watch(self, part: _WorkerPart, line: Connection, pending: Pending) -> None:
         """Note what becomes of a request for a part."""
         line.replies.when_settled(pending, partial(self._settled, part, line, pending))
 
     def _settled(self, part: _WorkerPart, line: Connection, pending: Pending) -> None:
+        self._due.discard(part)
         take = partial(line.replies.take, pending)
         try:
             take()
@@ -143,14 +161,22 @@ class _Outcome:
 
     def failed(self, part: _WorkerPart, failure: Callable[[], object]) -> None:
         """Note that a part has failed, and what raises its error."""
-        part.failed = True
+        self.lost(part)
         self.failures.append(failure)
+
+    def lost(self, part: _WorkerPart) -> None:
+        """Note that a part will not answer."""
+        part.failed = True
+        self._due.discard(part)
 
     def done(self) -> bool:
         """Whether all have ended; then nothing more is expected of those that answer only if they
         fail."""
-        if not all(part.ended for part in self.parts):
+        if self._over:
+            return True
+        if self._due or not self._begun:
             return False
+        self._over = True
         for part in self.parts:
             if part.pending is not None and not part.pending.settled:
                 part.line.replies.pending.pop(part.seq, None)
@@ -240,6 +266,8 @@ class RoleExecution:
         except Exception as error:
             self.cancel(f"another part could not be started: {error}")
             raise
+        finally:
+            self._outcome.begun()
         for (rank, place), value in later.items():
             self.submit(rank, place, value)
 
@@ -295,6 +323,7 @@ class RoleExecution:
             line.requests.forward(frame)
             packer.sent()
         if line.transport.queued:
+            self._outcome.letters = True
             self._outcome.watch(_WorkerPart(line, part.role), line, pending)
         else:
             line.replies.wait(pending)
@@ -336,6 +365,8 @@ class RoleExecution:
 
     def done(self) -> bool:
         """Whether every role has run, or failed; never waits."""
+        if self._outcome.over:
+            return True
         for part in self._parts:
             if part.pending is not None and not part.failed:
                 part.line.replies.take_in()
@@ -396,7 +427,7 @@ class RoleExecution:
         """Note that the worker of a part is gone, and tell the others, which may have no connection
         to it: only what waits for something of it is lost there.  How this program has reached it,
         which the error says, is nobody else's business."""
-        part.failed = True
+        self._outcome.lost(part)
         self._outcome.causes.append(_raising(error))
         if part.role.answers:  # of any other, the others may have all that they need
             self._outcome.failed(part, _raising(error))
