@@ -147,7 +147,8 @@ class Deployment:
         """Raise what an earlier run raised after its results were returned."""
         if not self._unseen:
             return
-        runs, self._unseen, ended = self._unseen, [], []
+        ended: list[RoleExecution] = []
+        runs, self._unseen = self._unseen, []
         for running in runs:
             (ended if running.done() else self._unseen).append(running)
         with _Explained(self):

@@ -71,10 +71,15 @@ class GivenInputs:
         Raises :class:`~syft.exceptions.WrongArguments`.
         """
         if self._are_inputs and not kwargs and len(args) == len(self.names):
-            return {
-                name: self.checked(name, value)
-                for name, value in zip(self.names, args, strict=True)
-            }
+            inputs = dict(zip(self.names, args, strict=True))
+        else:
+            inputs = self._matched(args, kwargs, later)
+        return {name: self.checked(name, inputs[name]) for name in self.names if name in inputs}
+
+    def _matched(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], later: Collection[str]
+    ) -> dict[str, Any]:
+        """The inputs among arguments, some of which may have several, or none."""
         interface = self._interface
         own = (set(self.names) & kwargs.keys()) - interface.signature.parameters.keys()
         arguments = self._bound(args, {name: kwargs[name] for name in kwargs if name not in own})
@@ -82,8 +87,7 @@ class GivenInputs:
         given = {name: self._as_promised(name, arguments[name]) for name in arguments}
         found = match_some(self.name, interface.template, interface.kinds, defaults | given)
         inputs = {self.names[at]: value for at, value in found.items()}
-        inputs |= {name: kwargs[name] for name in own}
-        return {name: self.checked(name, inputs[name]) for name in self.names if name in inputs}
+        return inputs | {name: kwargs[name] for name in own}
 
     def _defaults(self, without: Collection[str]) -> dict[str, Any]:
         """The defaults of the parameters in which none of some inputs is."""

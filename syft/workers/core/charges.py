@@ -216,6 +216,9 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
 
     def memory_of(self, value: Any) -> Storages:
         """Each storage of an object with its bytes, by the address of the storage itself."""
+        if type(value) is torch.Tensor and not self.guarded and value.layout is torch.strided:
+            storage = value.untyped_storage()
+            return {storage._cdata: (storage, storage.nbytes())}
         return public_size(value, self.guarded).memory
 
     def _check_bytes(self, account: Account, more: int) -> None:

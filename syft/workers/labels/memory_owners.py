@@ -173,5 +173,7 @@ def _owner_of_gradient(leaf: torch.Tensor) -> Iterator[ObjectOrigin]:
 def _receivers(recorded: torch.Tensor) -> list[torch.Tensor]:
     """The tensors in which a backward pass over a tensor leaves gradients: leaves, and results of
     the graph for which ``retain_grad`` was called."""
+    if recorded.grad_fn is None:  # nearly always: it has no graph
+        return [recorded] if recorded.requires_grad else []
     graph = reached_graph([recorded])
     return [*graph.leaves, *graph.keeping(())]
