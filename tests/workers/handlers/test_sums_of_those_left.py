@@ -28,8 +28,9 @@ from syft.exceptions import (
     WorkerClosed,
 )
 from syft.tensors.collective_call import sum_of_those_left
-from syft.workers.handlers import private_sums
+from syft.workers.handlers import executions, private_sums
 from syft.workers.handlers.party_programs import PROGRAMS, Failed, Letter, Party
+from syft.workers.wire.messages import Exchange
 from tests.shells.child import make_worker
 from tests.shells.owner import inspect
 from tests.workers.sockets.attacks.victim import Victim
@@ -383,6 +384,25 @@ def test_workers_that_stay_have_the_sum(hook: sy.TorchHook, pipelined: bool) -> 
         assert not inspect(parties[rank]).executions
     for party in parties:
         party.close()
+
+
+def test_a_worker_that_says_that_it_is_another_one_is_left_out(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dora's letters say that they are carl's; that failed the sum of all others."""
+
+    def lying(execution: int, number: int, rank: int, *rest: Any) -> Exchange:
+        return Exchange(execution, number, 2 if rank == 3 else rank, *rest)
+
+    monkeypatch.setattr(executions, "Exchange", lying)
+    places = [sy.VirtualWorker(hook, id=name) for name in ("alice", "bob", "carl", "dora")]
+    xs = [torch.tensor([float(value)]).send(place) for value, place in enumerate(places)]
+    rows: Any = sum_of_those_left(xs, 3)
+    for row in rows[:3]:
+        assert [one.get().tolist() for one in row] == [[3.0], [1, 1, 1, 0]]
+    with pytest.raises(RemoteFailure, match="left this one out"):
+        rows[3][0].child.handle.result()
+    sy.synchronize()
 
 
 def test_a_worker_leaves_in_the_midst(hook: sy.TorchHook) -> None:
