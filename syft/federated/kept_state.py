@@ -87,15 +87,17 @@ class KeptState:
         the state of a scheduler.
         """
         try:
-            return bytes(serialize((self._values(), _generators()), compressed=False))
+            kept = self._values(), self._rest(), _generators()
+            return bytes(serialize(kept, compressed=False))
         except NotSendable as error:
             raise UnusableSetting("state", "of numbers, texts and tensors", str(error)) from error
 
     def restore(self, kept: bytes) -> None:
         """Set all objects and generators to what they were."""
-        values, generators = deserialize(kept, _OWN_FILE)
-        for (element, kind), value in zip(self._elements, values, strict=True):
+        values, rest, generators = deserialize(kept, _OWN_FILE)
+        for (element, kind), value, other in zip(self._elements, values, rest, strict=True):
             kind.set(element, value)
+            _set_rest(element, *other)
         _set_generators(generators)
 
     def described(self) -> dict[str, str]:
@@ -105,6 +107,9 @@ class KeptState:
     def digest(self) -> bytes:
         """A hash of the objects, without the global generators."""
         return hashlib.sha256(serialize(self._values(), compressed=False)).digest()
+
+    def _rest(self) -> tuple[Any, ...]:
+        return tuple(_rest_of(element) for element, _ in self._elements)
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(kind.read(element) for element, kind in self._elements)
@@ -116,6 +121,39 @@ def _kind_of(element: Any) -> _Kind:
             return kind
     wanted = "modules, optimizers, schedulers, generators and tensors"
     raise UnusableSetting("state", wanted, f"a {type(element).__name__}")
+
+
+def _rest_of(element: Any) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """What a ``state_dict`` lacks on which the next round may depend: buffers that are not
+    persistent, and gradients that add up from round to round."""
+    buffers: dict[str, torch.Tensor] = {}
+    leaves_of: dict[str, torch.Tensor] = {}
+    if isinstance(element, nn.Module):
+        state = element.state_dict()
+        buffers = {name: x for name, x in element.named_buffers() if name not in state}
+        leaves_of = {**dict(element.named_parameters())}
+    elif isinstance(element, torch.Tensor) and element.is_leaf:
+        leaves_of = {"": element}
+    return buffers, {name: x.grad for name, x in leaves_of.items() if x.grad is not None}
+
+
+def _set_rest(
+    element: Any, buffers: Mapping[str, torch.Tensor], gradients: Mapping[str, torch.Tensor]
+) -> None:
+    """Set what :func:`_rest_of` has kept."""
+    there = dict(element.named_buffers()) if buffers else {}
+    for name, value in buffers.items():
+        old = there.get(name)
+        if old is not None and (old.shape, old.dtype) == (value.shape, value.dtype):
+            _set_tensor(old, value)
+        else:
+            path, _, last = name.rpartition(".")
+            element.get_submodule(path).register_buffer(last, value, persistent=False)
+    if isinstance(element, nn.Module):
+        for name, parameter in element.named_parameters():
+            parameter.grad = gradients.get(name)
+    elif isinstance(element, torch.Tensor) and element.is_leaf:
+        element.grad = gradients.get("")
 
 
 def _described(element: Any, kind: _Kind) -> str:

@@ -22,7 +22,7 @@ from syft.exceptions import FileRefused
 _APPLICATION: Final = 0x73796674
 """SQLite's number for the kind of a file: ``syft`` in ASCII."""
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 _PART: Final = 1 << 28
 """Bytes of a state in one row: SQLite takes at most 10^9."""

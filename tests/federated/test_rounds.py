@@ -503,6 +503,31 @@ def test_a_file_that_was_changed_as_a_database_is_refused(
         opened(workers, path)
 
 
+def test_what_a_state_dict_lacks_goes_on_too(workers: Any, tmp_path: Path) -> None:
+    """A buffer that is not persistent, and gradients that are added up over rounds."""
+
+    def train(path: Path, stop: int | None = None) -> list[Any]:
+        torch.manual_seed(1)
+        model, scale = nn.Sequential(nn.Linear(2, 2)), torch.ones(2, requires_grad=True)
+        model[0].register_buffer("seen", torch.zeros(2), persistent=False)
+        seen: Any = model[0]
+        for round in sy.rounds(workers[:1], count=4, state=[model, scale], resume=path):
+            if round.number == stop:
+                break
+            (model(torch.rand(3, 2)) * scale).sum().backward()
+            seen.seen += seen.seen + round.number + 1
+            round.report(workers[0], [p.detach() + p.grad for p in model.parameters()])
+            for p, value in zip(model.parameters(), round.average(), strict=True):
+                p.data.copy_(value + seen.seen)
+        return [*model.state_dict().values(), seen.seen, *(p.grad for p in model.parameters())] + [
+            scale.grad
+        ]
+
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "cut", stop=2)
+    assert all(map(torch.equal, train(tmp_path / "cut"), whole))
+
+
 def test_what_is_no_file_of_a_run_is_refused(workers: Any, tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     path.write_text("weights")
