@@ -493,6 +493,12 @@ class FederatedRounds:
         return file
 
 
+def _check_clients(workers: Sequence[Any]) -> None:
+    names = {getattr(worker, "id", None) for worker in workers}
+    if not workers or len(names) != len(workers) or any(not isinstance(n, str) for n in names):
+        raise UnusableSetting("clients", "one worker or more, each once", repr(workers))
+
+
 def rounds(
     clients: Iterable[Any],
     *,
@@ -543,12 +549,12 @@ def rounds(
     {'alice': 10, 'bob': 10}
     """
     workers, elements = list(clients), KeptState(state)
-    names = {getattr(worker, "id", None) for worker in workers}
-    if not workers or len(names) != len(workers) or any(not isinstance(n, str) for n in names):
-        raise UnusableSetting("clients", "one worker or more, each once", repr(workers))
+    _check_clients(workers)
     if resume is not None and not len(elements):
         raise UnusableSetting("state", "what a resumed run goes on with, as [model]", "nothing")
+    path = None if resume is None else Path(resume)
+    known = len(workers) if path is None or not path.exists() else None  # of a file: it says
     settings = RoundSettings(
-        len(workers), count, sample, minimum, deadline, seed, rule_of(rule), secure, user
+        known, count, sample, minimum, deadline, seed, rule_of(rule), secure, user
     )
-    return FederatedRounds(workers, settings, elements, None if resume is None else Path(resume))
+    return FederatedRounds(workers, settings, elements, path)

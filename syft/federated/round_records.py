@@ -102,7 +102,8 @@ def sampled(names: Iterable[str], count: int, seed: int, number: int) -> list[st
 
 @dataclass(frozen=True, slots=True)
 class RoundSettings:
-    """How the rounds of a run are, as for :func:`syft.rounds`; ``clients`` is how many there are.
+    """How the rounds of a run are, as for :func:`syft.rounds`; ``clients`` is how many there are,
+    None if a file says so, in which some are that are gone.
 
     Raises :class:`~syft.exceptions.UnusableSetting` for settings that make no sense.
 
@@ -110,7 +111,7 @@ class RoundSettings:
     '2'
     """
 
-    clients: int
+    clients: int | None
     count: int | None = None
     sample: int | None = None
     minimum: int = 1

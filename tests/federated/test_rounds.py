@@ -503,6 +503,20 @@ def test_a_file_that_was_changed_as_a_database_is_refused(
         opened(workers, path)
 
 
+def test_a_sample_is_one_of_those_in_the_file(workers: Any, tmp_path: Path) -> None:
+    """Of three clients that were sampled one is gone when the program starts again."""
+
+    def asked(clients: Any, count: int, name: str = "run") -> list[tuple[str, ...]]:
+        settings: Any = {"sample": 3, "resume": tmp_path / name, "state": [torch.zeros(1)]}
+        run = sy.rounds(clients, count=count, **settings)
+        return [(*(client.id for client in round.clients),) for round in run]
+
+    assert asked(workers, 1) == [NAMES]
+    assert asked(workers[:2], 2) == [NAMES[:2]]
+    with pytest.raises(UnusableSetting, match="sample must be a whole number from 1 to 2"):
+        asked(workers[:2], 2, "another")
+
+
 def test_what_a_state_dict_lacks_goes_on_too(workers: Any, tmp_path: Path) -> None:
     """A buffer that is not persistent, and gradients that are added up over rounds."""
 
