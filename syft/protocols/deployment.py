@@ -80,8 +80,8 @@ class Deployment:
         busy = [rank for rank, role in enumerate(self._cut.roles) if not role.is_idle]
         self._rank = {rank: at for at, rank in enumerate(busy)}
         """The roles that have something to do, by their ranks among all."""
-        self._places = {name: self._takers(at) for at, name in enumerate(self._names)}
-        """The roles that take each input, and its place among their inputs."""
+        self._taken_by: dict[int, list[tuple[int, int]]] = {}
+        """The roles that take an input, and its place among theirs, as far as that was asked."""
         self._check_apart([tapes[rank].name for rank in busy])
         lines = {rank: owner.connection_to(workers[tapes[rank].name]) for rank in busy}
         self._handles = [
@@ -198,10 +198,14 @@ class Deployment:
 
     def places_of(self, name: str) -> list[tuple[int, int]]:
         """The roles that take an input, and its place among their inputs."""
-        return self._places[name]
+        return self._takers(self._names.index(name))
 
     def _takers(self, number: int) -> list[tuple[int, int]]:
-        return [(self._rank[rank], place) for rank, place in self._cut.takers(number)]
+        found = self._taken_by.get(number)
+        if found is None:
+            takers = [(self._rank[rank], place) for rank, place in self._cut.takers(number)]
+            found = self._taken_by[number] = takers
+        return found
 
     def why_refused(self, name: str, by: Location | None) -> str | None:
         """Why an input is not taken from whoever gives it; None if it is."""

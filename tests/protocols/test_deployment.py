@@ -6,6 +6,7 @@ import asyncio
 import copy
 import gc
 import itertools
+import sys
 
 import pytest
 import torch
@@ -440,3 +441,32 @@ def test_roles_that_are_assigned(workers):
     assert foo(torch.ones(2), torch.ones(2) * 3).get().tolist() == [6, 6]
     with pytest.raises(ProtocolError, match="no role"):
         foo.assign("third", workers[0])
+
+
+def calls_in(function) -> int:
+    """How many Python and C functions are called, as ``sys.setprofile`` counts them."""
+    events = []
+    sys.setprofile(lambda frame, event, arg: events.append(event.endswith("call")))
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return sum(events)
+
+
+def test_a_run_of_three_hops_makes_few_calls(hook):
+    names = ("first", "second", "third")
+    roles = {name: RoleWorker() for name in names}
+
+    @sy.protocol(**roles)
+    def hops(x, first, second, third):
+        y = (x.send(first) * 2 + 1).abs()
+        z = (y.move(second) * 3 - 1).relu()
+        return (z.move(third) + 2).sqrt()
+
+    x = torch.ones(4)
+    hops.build(x)
+    deployed = hops.deploy(**{name: sy.VirtualWorker(hook, id=name) for name in names})
+    for _ in range(3):
+        deployed.run(x).get()
+    assert calls_in(lambda: deployed.run(x).get()) < 2000, "it made 1,780"

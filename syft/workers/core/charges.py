@@ -325,7 +325,7 @@ Drop what is not needed any more, ask for less at once, or ask the worker's owne
     def bytes_of(self, values: Any) -> int:
         """The bytes of the memory of values, as far as these are public."""
         found: dict[int, tuple[torch.UntypedStorage, int]] = {}
-        for leaf in leaves(values):
+        for leaf in (values,) if isinstance(values, torch.Tensor) else leaves(values):
             found.update(self.memory_of(leaf))
         return sum(size for _, size in found.values())
 

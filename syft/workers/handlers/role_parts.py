@@ -14,7 +14,7 @@ import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from syft.ops.table import (
 from syft.program.flow import reads_in
 from syft.program.lowered import Lowered
 from syft.program.program import Action, Program, Slot, numbered, slots_in
+from syft.workers.core.access import Access
 from syft.workers.handlers.accesses import Effects, actions_inside, effects_of, written_by
 from syft.workers.handlers.programs import lowered
 
@@ -44,7 +45,7 @@ _MOST_STEPS: Final = 1 << 22
 is recorded touches a few for each action: a program cannot take long to cut."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """The actions of a program that need the same inputs, as a program of their own.
 
@@ -59,14 +60,15 @@ class Part:
     after: frozenset[int]
     program: Lowered
 
-    @property
+    @cached_property
     def effects(self) -> Effects:
         """What it does to the values that it takes, by their places."""
-        facts = self.program.program.facts
-        found: Effects | None = facts.get("effects")
-        if found is None:
-            found = facts["effects"] = effects_of(self.program.program)
-        return found
+        return effects_of(self.program.program)
+
+    @cached_property
+    def access(self) -> Access:
+        """What it does to the values that it takes, by their slots."""
+        return self.effects.access(self.takes)
 
 
 @dataclass(frozen=True, slots=True)

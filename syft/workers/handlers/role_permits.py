@@ -64,7 +64,7 @@ class RolePermit:
             return
         peer, given = self._call.peer, dict(zip(part.takes, values, strict=True))
         foreign = [(slot, origin) for slot, origin in self._foreign.items() if slot in given]
-        permit = Permit(self._owners, peer, ACTION, foreign, part.effects.access(part.takes))
+        permit = Permit(self._owners, peer, ACTION, foreign, part.access)
         try:
             permit.check_memory(given.__getitem__)
         except PermissionDenied as error:

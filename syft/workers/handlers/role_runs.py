@@ -423,8 +423,10 @@ class _RoleRun:
     def let_go(self) -> None:
         """Let go of all values."""
         self._values.clear()
-        for slot in list(self._charged):
-            self._discharge(slot)
+        charged = sum(self._charged.values())
+        self._charged.clear()
+        if charged:
+            self.core.store.charges.leave(self.call.peer.account, letters=charged)
         if self._place is not None:
             self.core.dataflow.vacate(self._place)
 

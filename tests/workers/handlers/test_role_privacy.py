@@ -272,6 +272,17 @@ def test_the_limit_of_what_waits_does_not_tell_a_private_size(
     assert (few == many) is is_private, "it tells how many are positive, if that is public"
 
 
+def test_what_the_last_part_makes_does_not_wait_and_is_not_charged(hook: sy.TorchHook) -> None:
+    carl = sy.VirtualWorker(hook, id="carl", peer_limits=PeerLimits(letters=300))
+    absolute = Program(1, (op("torch.abs", S(0), out=S(1)),), (S(1),))
+    role = RoleProgram("carl", absolute, (None,), (None,))
+    handle = store_role(hook.local_worker.connection_to(carl), role)
+    execution = start([handle], {(0, 0): torch.ones(100)})
+    execution.wait()
+    assert execution.outputs(0)[0].get().sum() == 100
+    del execution, handle
+
+
 def test_private_numbers_do_not_travel(hook: sy.TorchHook, bob: Any, alice: Any) -> None:
     execution = run(hook, AS_NUMBER, [bob.as_user("ann"), alice], private("alice"))
     with pytest.raises(UnsupportedOperation, match="a number taken from what is private"):
