@@ -31,7 +31,8 @@ LARGE: Final = 1 << 14
 """Bytes from which on a message is kept where its tensors lie, and acknowledged at once."""
 
 LOST_AFTER: Final = 3
-"""Heartbeats after the last sign of life until a line is given up; of its connection, one less."""
+"""Heartbeats of silence after which a connection is given up, and a line whose connection broke;
+one that fell silent is given up a heartbeat after its connection."""
 
 _REPORT_AFTER: Final = 128
 """Messages after which the other end is told that they have arrived."""

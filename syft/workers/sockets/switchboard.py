@@ -64,7 +64,7 @@ class Switchboard(ABC):
     """The lines of the workers of one network. Abstract.
 
     >>> print(*sorted(Switchboard.__abstractmethods__))
-    broke comes_back glance has_come push remove turn
+    broke comes_back glance has_come look_for push remove turn
     """
 
     end: ClassVar[str] = "program"
@@ -136,7 +136,7 @@ class Switchboard(ABC):
             line.pinged = now
             websocket.put([b""], PING)
             self.push(line)
-        elif now - line.pinged > (LOST_AFTER - 2) * line.heartbeat and not self.has_come(line):
+        elif now - line.pinged > (LOST_AFTER - 1) * line.heartbeat and not self.has_come(line):
             silence = now - websocket.heard
             self.broke(line, TimeoutError(f"it has been silent for {silence:.1f} s"))
 

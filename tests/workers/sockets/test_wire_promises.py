@@ -372,7 +372,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     ours = line.Line("x", sy.serde.Limits(), odd=True), line.Line("x", sy.serde.Limits(), odd=False)
     numbers = [[end.new_channel().number for _ in range(3)] for end in ours]
     assert numbers == [[6, 10, 14], [4, 8, 12]]
-    for number in ("128 messages", "one heartbeat more", "4, 8, 12, …", "6, 10, 14, …"):
+    for number in ("128 messages", "two heartbeats more", "4, 8, 12, …", "6, 10, 14, …"):
         assert number in " ".join(LINES.split())
 
 

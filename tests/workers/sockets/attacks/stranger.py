@@ -110,6 +110,8 @@ class Stranger:
         self.send(frame(BINARY, syft_frame(messages.encode(message), channel)))
         while True:
             opcode, data = self.read()
+            if opcode == PING:
+                self.send(frame(PONG, data))
             said = said_in(opcode, data)
             if said is not None and said["kind"] == "meet":
                 answer = {"kind": "introduction", "number": said["number"], "unknown": True}

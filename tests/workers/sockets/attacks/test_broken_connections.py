@@ -71,7 +71,7 @@ def test_a_worker_that_falls_silent_is_lost_and_found(
             total += 1
             total.copy().get()
         silent = time.monotonic() - began
-        print(f"lost after {silent:.2f} s of silence; that is three heartbeats: 0.6 s")
+        print(f"lost after {silent:.2f} s of silence; three heartbeats are 0.6 s")
         assert silent < 20
         proxy.stalls.clear()
         total += 1
