@@ -194,7 +194,8 @@ class _RoleRun:
 
     def rounds(self) -> PartyProgram:
         """Run what can run, and wait for letters, until all is made or lost."""
-        self._advance()
+        if self._came or not self.stored.waits:
+            self._advance()
         while self._outputs or self._parts:
             self.occupy()
             received = yield Round({}, frozenset(self._places), any=True)

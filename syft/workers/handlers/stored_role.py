@@ -115,6 +115,13 @@ class StoredRole(StoredProgram):
         )
 
     @cached_property
+    def waits(self) -> bool:
+        """Whether nothing can run or leave before an input is there."""
+        given, parts = self.program.inputs, self.parted.parts
+        early = [one for one in self.outputs if one.slot >= given and not one.after]
+        return not early and all(part.needs or part.after for part in parts)
+
+    @cached_property
     def effects(self) -> Effects:
         """What the program does to its inputs and to the state."""
         return effects_of(self.program)
