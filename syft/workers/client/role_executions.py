@@ -307,6 +307,17 @@ class RoleExecution:
         sender: Owner = self.owner if by is None else by
         part = self._part(rank, place)
         line: Connection = sender.connection_to(part.line.location)
+        try:
+            self._submit(part, line, sender, place, value)
+        except WorkerClosed as error:
+            if line is part.line:  # what waits for something of it fails, and waits no more
+                self._lose(part, error)
+            raise
+        self.missing.discard((rank, place))
+
+    def _submit(
+        self, part: _WorkerPart, line: Connection, sender: Owner, place: int, value: Any
+    ) -> None:
         guard = _checked_guard(line, value)
         hidden = guard is not None and guard.shape_hidden
         terms = terms_of(guard, sender.id, sender.core.serving is not None, value)
@@ -327,7 +338,6 @@ class RoleExecution:
             self._outcome.watch(_WorkerPart(line, part.role), line, pending)
         else:
             line.replies.wait(pending)
-        self.missing.discard((rank, place))
 
     def give_up(self, rank: int, place: int, reason: str, by: Any = None) -> None:
         """Say that an input will never come: what needs it fails with that, and nothing else."""
@@ -428,11 +438,13 @@ class RoleExecution:
         to it: only what waits for something of it is lost there.  How this program has reached it,
         which the error says, is nobody else's business."""
         self._outcome.lost(part)
+        rank = self._parts.index(part)
+        self.missing = {place for place in self.missing if place[0] != rank}  # nobody takes them
         self._outcome.causes.append(_raising(error))
         if part.role.answers:  # of any other, the others may have all that they need
             self._outcome.failed(part, _raising(error))
         told = WorkerLost(error.name, "whoever has started the execution has no connection to it")
-        about = self._parts.index(part), str(told), None, pack_error(told, Packer())
+        about = rank, str(told), None, pack_error(told, Packer())
         lost = Abort(self.number, *about)
         for other in self._parts:
             if other.is_under_way:

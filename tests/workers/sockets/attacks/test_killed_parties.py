@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -169,3 +170,34 @@ def test_what_a_killed_client_shared_is_freed(victims: dict[str, Victim], tmp_pa
     for victim in victims.values():
         victim.await_count("objects", 0)
         victim.await_count("guests", 0)
+
+
+def test_an_input_that_nobody_takes_any_more_is_not_waited_for(hook: sy.TorchHook) -> None:
+    """To give it fails, since its worker is gone; so the execution does not miss it any more."""
+    with contextlib.ExitStack() as stack:
+        victims = [
+            stack.enter_context(Victim(id=name, log="ERROR", allow_plans=True))
+            for name in NAMES[:2]
+        ]
+        workers = [
+            sy.WebsocketClientWorker(hook, port=victim.port, id=name)
+            for name, victim in zip(NAMES[:2], victims, strict=True)
+        ]
+
+        def function(x: Any, y: Any) -> Any:
+            return x.send("first").mul(2).move("second") + y.send("second")
+
+        roles = {"first": sy.RoleWorker(), "second": sy.RoleWorker()}
+        protocol: Any = sy.protocol(**roles)(function)
+        protocol.build(torch.ones(2), torch.ones(2))
+        deployed = protocol.deploy(first=workers[0], second=workers[1])
+        execution = deployed.start(y=torch.ones(2))
+        victims[0].kill()
+        stack.enter_context(sy.WebsocketServerWorker(hook, port=victims[0].port, id="another"))
+        with pytest.raises(WorkerLost, match="'alice' .* has started anew"):
+            deployed.submit(execution, x=torch.ones(2))
+        with pytest.raises(WorkerLost, match="'alice' .* has started anew"):
+            execution.wait(timeout=20)
+        for worker in workers:
+            with contextlib.suppress(WorkerLost):
+                worker.close()
