@@ -159,6 +159,26 @@ def test_what_arrived_keeps_its_gradient(pair):
     assert step.deploy(*pair).run(x).get().tolist() == [6.0, 24.0]
 
 
+def test_a_pass_that_gives_what_arrived_no_gradient(pair):
+    """The sign of a determinant has none; torch leaves the gradients behind it as they were."""
+    weight = torch.eye(2).requires_grad_()
+
+    @sy.protocol(bob=RoleWorker(state=(weight,)), carol=RoleWorker())
+    def signs(x):
+        (w,) = bob.state.read()  # noqa: F821
+        w.grad = None
+        (w * 3).sum().backward()
+        arrived = (w * x.send(bob)).move(carol)  # noqa: F821
+        sign, _ = torch.slogdet(arrived)
+        sign.backward()
+        return w.grad.clone(), sign.detach()
+
+    x = torch.tensor([[2.0, 1.0], [1.0, -2.0]])
+    signs.build(x)
+    gradient, sign = signs.deploy(bob=pair[0], carol=pair[1]).run(x)
+    assert gradient.get().tolist() == [[3.0, 3.0], [3.0, 3.0]] and sign.get() == -1
+
+
 def test_what_is_written_to_after_it_was_sent(pair):
     """The gradient is of what was sent, and the graph behind the tensor is another one now."""
     weight = torch.tensor([2.0, 3.0], requires_grad=True)

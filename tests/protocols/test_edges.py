@@ -130,6 +130,29 @@ def test_a_role_takes_its_state_first():
         RoleWorker((model,), state=(model,))
 
 
+def test_a_module_is_no_state_while_a_protocol_is_built(hook):
+    model = nn.Linear(2, 1)
+
+    @sy.protocol(alice=RoleWorker())
+    def late(x):
+        return model.send(alice)(x.send(alice))  # noqa: F821
+
+    with pytest.raises(ProtocolError, match="a module that is sent to the role 'alice'") as caught:
+        late.build(torch.ones(1, 2))
+    assert "alice=RoleWorker(state=(module,))" in str(caught.value)
+
+
+def test_the_cost_of_a_protocol_that_takes_a_number(hook, pair):
+    @sy.protocol(alice=RoleWorker())
+    def scaled(x, factor):
+        return x.send(alice) * factor  # noqa: F821
+
+    scaled.build(torch.ones(3), 2.0)
+    deployed = scaled.deploy(alice=pair[0])
+    cost = deployed.cost(torch.ones(3), 2.0)
+    assert cost.messages == 1 and cost.bytes == 12, "the number is sent to whoever uses it"
+
+
 def test_functions_of_a_role_are_of_torch(hook):
     alice = RoleWorker("alice")
     assert alice.torch.float32 is torch.float32

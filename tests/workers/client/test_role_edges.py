@@ -14,17 +14,22 @@ from syft.exceptions import (
     LocationMismatch,
     MalformedMessage,
     ObjectNotReady,
+    PermissionDenied,
     ProgramError,
     WorkerClosed,
     WorkerTimeout,
 )
+from syft.ids import new_id
 from syft.program.program import Program, Slot
 from syft.program.role_program import RoleProgram
 from syft.serde.packer import Packer, Unpacker
 from syft.serde.registry import pack, unpack
 from syft.workers.client.role_executions import start, store_role
 from syft.workers.handlers.stored_role import StoredRole
+from syft.workers.labels.guards import Guard
+from syft.workers.labels.memory_labels import protect
 from syft.workers.wire.messages import Describe
+from syft.workers.wire.references import Reference
 from tests.workers.client.test_role_executions import clone, counting, deployed, independent, op
 
 S = Slot
@@ -73,6 +78,18 @@ def test_what_is_waited_for_is_said(hook: sy.TorchHook, pair: list[Any]) -> None
     assert repr(execution).endswith("done>")
 
 
+def test_a_role_that_waits_for_what_is_promised_is_under_way(
+    hook: sy.TorchHook, pair: list[Any]
+) -> None:
+    line = hook.local_worker.connection_to(pair[0])
+    role = RoleProgram("local", Program(1, (clone(0, 1),), (S(1),)), (None,), (None,))
+    promised = line.promise(new_id(), "bob")
+    execution = start([store_role(line, role)], {(0, 0): Reference(promised.id_at_location)})
+    with pytest.raises(WorkerTimeout, match="role 'local' is under way") as caught:
+        execution.wait(-1.0)
+    assert "has not been given" not in str(caught.value), "all its inputs are named"
+
+
 def test_a_queued_worker_says_later_what_it_refuses(hook: sy.TorchHook, queued: list[Any]) -> None:
     execution = start(deployed(hook, independent(), queued))
     for _ in range(2):
@@ -93,6 +110,25 @@ def test_a_worker_that_is_closed(hook: sy.TorchHook, pair: list[Any]) -> None:
     execution.cancel()
     with pytest.raises(WorkerClosed):
         start(handles)
+
+
+def test_a_cancel_that_cannot_be_told_is_a_failure(hook: sy.TorchHook, pair: list[Any]) -> None:
+    execution = start(deployed(hook, independent(), pair))
+    pair[1].close()
+    execution.cancel()
+    with pytest.raises(WorkerClosed):
+        execution.wait()
+
+
+def test_what_may_not_go_to_a_role_is_not_sent(hook: sy.TorchHook, pair: list[Any]) -> None:
+    execution = start(deployed(hook, independent(), pair))
+    secret = torch.ones(2)
+    protect(secret, Guard(frozenset({"ann"})))
+    with pytest.raises(PermissionDenied, match="send"):
+        execution.submit(0, 0, secret)
+    with pytest.raises(PermissionDenied, match="send"):
+        start(deployed(hook, independent(), pair), {(0, 0): secret})
+    execution.cancel()
 
 
 def test_a_number_goes_from_role_to_role_and_is_not_kept(

@@ -15,6 +15,8 @@ from syft.exceptions import (
     MalformedMessage,
     ObjectNotFound,
     PermissionDenied,
+    PlansNotAllowed,
+    ProgramError,
     RemoteFailure,
     UnknownWorker,
     WorkerLost,
@@ -33,7 +35,17 @@ from syft.workers.handlers.executions import MAX_SESSIONS
 from syft.workers.handlers.mailbox import MAX_PARTY_MESSAGES
 from syft.workers.handlers.role_runs import FROM_USERS
 from syft.workers.handlers.stored_role import StoredRole
-from syft.workers.wire.messages import Abort, Command, Done, Exchange, Put, Start, decode, encode
+from syft.workers.wire.messages import (
+    Abort,
+    Command,
+    Done,
+    Exchange,
+    Failure,
+    Put,
+    Start,
+    decode,
+    encode,
+)
 from syft.workers.wire.references import REF
 from tests.workers.core.peers import error_in, lonely, put, ref, sociable
 
@@ -165,6 +177,61 @@ def test_results_have_ids_of_their_own(outs: tuple[int, ...]) -> None:
     assert type(error_in(failure)) is MalformedMessage and place.is_clean()
 
 
+@pytest.mark.parametrize(
+    ("inputs", "changes", "text"),
+    [
+        ((), {}, "$.args: expected 1 inputs of users, got 0"),
+        ((3, 4), {}, "$.args: expected 1 inputs of users, got 2"),
+        ((pack("three", Packer()),), {}, "$.args[0]: expected a tensor here or a number"),
+        ((3,), {"outs": ()}, "$.outs: expected 1 ids, got 0"),
+        ((3,), {"outs": (70, 71)}, "$.outs: expected 1 ids, got 2"),
+        ((3,), {"parties": ("bob",)}, "the 2 roles of the protocol, each another worker"),
+        ((3,), {"parties": ("alice", "bob"), "rank": 1}, "each another worker"),
+    ],
+)
+def test_a_start_that_does_not_fit_its_role_says_where(
+    inputs: Any, changes: dict[str, Any], text: str
+) -> None:
+    place = Place()
+    given = {"parties": ("bob", "alice"), **changes}
+    told = place.start(*inputs, **given)
+    error = error_in(told[-1][1])
+    assert told[-1][0] == "me" and type(error) is MalformedMessage and text in str(error)
+    assert place.is_clean()
+
+
+def test_only_roles_are_started() -> None:
+    place = Place()
+    put(place.core, 4, torch.ones(2), place.me)
+    start = Start(5, int(CollectiveCode.ROLE), 9, PARTIES, 0, (ref(4), 3), (OUT,))
+    (error,) = [error_in(message) for to, message in place.told(start) if to == "me"]
+    assert type(error) is MalformedMessage and "expected a role, got Tensor" in str(error)
+    assert place.is_clean()
+
+
+@pytest.mark.parametrize("whose", ["everybody", "one"])
+def test_a_role_that_is_there_runs_no_more_when_plans_are_not_allowed(whose: str) -> None:
+    place = Place()
+    if whose == "one":
+        place.me.plans = False
+    else:
+        place.core.allow_plans = False
+    told = place.start(3)
+    assert type(error_in(told[-1][1])) is PlansNotAllowed and place.is_clean()
+
+
+def test_what_is_no_tensor_and_no_number_is_not_sent() -> None:
+    reads = Program(1, (op("torch.Tensor.dtype.__get__", S(0), out=S(1)),), (S(1),))
+    place = Place(RoleProgram("bob", reads, (None,), (1,)))
+    put(place.core, 4, torch.ones(2), place.me)
+    told = place.start(ref(4), outs=())
+    (abort,) = [message for to, message in told if to == "at alice"]
+    assert type(abort) is Abort and abort.numbers == (0,), "alice, who waits for it, is told"
+    error = error_in(told[-1][1])
+    assert type(error) is ProgramError and "output 0 is a dtype: send tensors" in str(error)
+    assert place.is_clean()
+
+
 # ----------------------------------------------------------------- letters that will not come
 
 
@@ -216,8 +283,41 @@ def test_letters_that_will_not_come_are_counted_while_they_wait_for_a_turn() -> 
     place.start(execution=10, outs=())
     account = place.alice.account
     assert place.told(lost(0, text="x" * 900, execution=10), place.alice) == []
-    assert account.letters > 900
+    assert (first := account.letters) > 900
+    place.told(lost(0, text="x" * 900, execution=10), place.alice)
+    assert account.letters == first, "once"
     place.letter(0, 1, place.alice)
+    assert place.is_clean()
+
+
+def test_letters_that_will_not_come_are_too_large_after_a_start_too() -> None:
+    place = Place(limits=PeerLimits(letters=5000))
+    place.start(3)
+    told = place.told(lost(0, text="x" * 9000), place.alice)
+    assert "peer_limits.letters" in str(error_in(told[-1][1])) and place.is_clean()
+
+
+def test_that_a_letter_will_not_come_changes_nothing_once_it_has_come() -> None:
+    place = Place()
+    place.start(3)
+    place.letter(0, 1, place.alice)
+    assert place.told(lost(0), place.alice) == []
+    place.letter(1, 1, place.alice)
+    assert place.core.store.objects[OUT].tolist() == [4.0, 4.0] and place.is_clean()
+
+
+def test_who_has_said_that_it_sends_nothing_sends_nothing() -> None:
+    role = RoleProgram("bob", Program(1, (op("torch.Tensor.add_", S(1), S(0)),), (), 1), (1,), ())
+    place = Place(role, state=[torch.zeros(2)])
+    place.start(execution=9, outs=())
+    place.start(execution=10, outs=())
+    error = pack_error(ValueError("no"), Packer())
+    assert place.told(Abort(10, 1, "no", None, error), place.alice) == []
+    ((_, failure),) = place.letter(0, 1, place.alice, execution=10, seq=8)
+    refused = error_in(failure)
+    assert type(refused) is InputRefused and refused.why == "it was said that it would not come"
+    told = [message for to, message in place.letter(0, 1, place.alice) if to == "me"]
+    assert [type(message) for message in told] == [Done, Failure], "the second has failed"
     assert place.is_clean()
 
 
@@ -315,6 +415,18 @@ def test_a_number_with_a_label_is_refused() -> None:
             assert place.core.store.objects[OUT] == 10
         else:
             assert "a public number, or a tensor" in str(error_in(told[-1][1]))
+
+
+def test_a_letter_has_one_tensor_or_number() -> None:
+    several = (1, 2)
+    for values in (("text",), several, ()):
+        place = Place()
+        place.start(3)
+        place.letter(1, 1, place.alice)
+        told = place.told(Exchange(9, 0, 1, values), place.alice)
+        error = error_in(told[-1][1])
+        assert type(error) is MalformedMessage and "one tensor or number" in str(error)
+        assert place.is_clean()
 
 
 # ----------------------------------------------------------------------- how many there may be
