@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -553,7 +554,8 @@ def rounds(
     if resume is not None and not len(elements):
         raise UnusableSetting("state", "what a resumed run goes on with, as [model]", "nothing")
     path = None if resume is None else Path(resume)
-    known = len(workers) if path is None or not path.exists() else None  # of a file: it says
+    # A file says how many it knows; a name that cannot be looked up is refused when it is opened.
+    known = None if path is not None and os.path.exists(path) else len(workers)
     settings = RoundSettings(
         known, count, sample, minimum, deadline, seed, rule_of(rule), secure, user
     )

@@ -140,6 +140,43 @@ def test_what_is_late_is_in_no_round(workers: Any, monkeypatch: pytest.MonkeyPat
     assert second.reported == {"alice": 1, "bob": 1}
 
 
+def test_rounds_and_runs_say_what_they_are(workers: Any) -> None:
+    run = sy.rounds(workers, count=2, sample=2)
+    assert repr(run) == "<rounds with 3 clients, the next one is 0>"
+    for round in run:
+        assert repr(round) == f"<round {round.number} with {', '.join(round.asked)}>"
+    assert repr(run) == "<rounds with 3 clients, the next one is 2>"
+
+
+def test_who_is_in_a_round_stays_in_it_when_more_is_asked_of_it(workers: Any) -> None:
+    for round in sy.rounds(workers, count=1):
+        report_ones(round, 1.0, 2.0, 3.0)
+        assert list(round.updates) == list(NAMES)
+        with round.attempt(workers[0]):  # fails there: shapes do not fit
+            torch.ones(2).send(workers[0]) @ torch.ones(3).send(workers[0])
+        assert not round.missing
+        torch.testing.assert_close(round.average(), torch.full((2,), 14 / 6))
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_queue_that_is_worked_off_too_late_is_late(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    """Bob works on what he was asked beyond the deadline, or nobody waits for him before."""
+    clients = [sy.VirtualWorker(hook, id=name, pipelined=True) for name in NAMES[:2]]
+    there, now = clients[1].core.store.objects, [100.0]
+    monkeypatch.setattr(round_loop, "monotonic", lambda: now[0] + 31 * bool(there))
+    for round in sy.rounds(clients, count=1, deadline=30):
+        for client in round.clients:
+            round.report(client, torch.ones(2).send(client) + 1)
+        now[0] += 0 if begins else 31
+        late = {"bob"} if begins else set(NAMES[:2])
+        assert round.updates.keys() == set(NAMES[:2]) - late
+        assert {name: str(why) for name, why in round.missing.items()} == dict.fromkeys(
+            late, "late"
+        )
+
+
 def test_a_worker_that_does_not_answer_is_late_and_the_others_are_not(hook: sy.TorchHook) -> None:
     """One worker is stopped for longer than the deadline; what it does later is not mixed in."""
     import os
@@ -168,6 +205,49 @@ def test_a_worker_that_does_not_answer_is_late_and_the_others_are_not(hook: sy.T
         assert list(second.reported) == ["alice", "bob"]
         for client in clients:
             client.close()
+
+
+def stop_all_of(process: int) -> None:
+    """Stop a process, and wait until each of its threads is stopped."""
+    import os
+    import signal
+
+    os.kill(process, signal.SIGSTOP)
+    until = time.monotonic() + 30
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        while "State:\tT" not in (thread / "status").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
+def test_what_the_program_raises_while_it_waits_is_raised(hook: sy.TorchHook) -> None:
+    """An alarm of its own rings while it waits for a worker, which is not missing by that."""
+    import os
+    import signal
+
+    class Alarm(Exception):
+        """An alarm of the program."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise Alarm
+
+    with Victim(id="bob", log="ERROR") as victim:
+        bob = sy.WebsocketClientWorker(hook, port=victim.port, id="bob")
+        before = signal.signal(signal.SIGALRM, ring)
+        for round in sy.rounds([bob], count=1, deadline=60):
+            x = torch.ones(2).send(bob)
+            stop_all_of(victim.pid)
+            round.report(bob, x + 1)
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            try:
+                with pytest.raises(Alarm):
+                    round.average()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                os.kill(victim.pid, signal.SIGCONT)
+                signal.signal(signal.SIGALRM, before)
+            assert not round.missing and round.average().tolist() == [2.0, 2.0]
+        bob.close()
 
 
 @pytest.mark.parametrize(
@@ -557,6 +637,46 @@ def test_what_is_no_file_of_a_run_is_refused(workers: Any, tmp_path: Path) -> No
     (tmp_path / "folder").mkdir()
     with pytest.raises(FileRefused, match="unable to open database file"):
         opened(workers, tmp_path / "folder")
+
+
+def test_a_file_of_another_version_is_refused(workers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    killed_after(workers, path, 1)
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("PRAGMA user_version = 9")
+    with pytest.raises(FileRefused, match="of version 9, and this syft reads version 2"):
+        opened(workers, path)
+
+
+@pytest.mark.parametrize("length", [250, 300])
+def test_a_name_that_no_file_can_have_is_refused(workers: Any, tmp_path: Path, length: int) -> None:
+    """The name is too long, or that of the file which is to be given the name."""
+    with pytest.raises(FileRefused, match="File name too long.*name a file that can be made"):
+        opened(workers, tmp_path / ("x" * length))
+
+
+def test_a_state_that_does_not_fit_leaves_the_file_to_others(workers: Any, tmp_path: Path) -> None:
+    """The optimizer of the file has one group, and this one has two: torch says that."""
+    path = tmp_path / "run.db"
+
+    def begun(groups: int) -> Any:
+        weights = [torch.ones(2, requires_grad=True) for _ in range(2)]
+        several = [{"params": weights}] if groups == 1 else [{"params": [x]} for x in weights]
+        return next(iter(sy.rounds(workers, state=[torch.optim.SGD(several)], resume=path)))
+
+    begun(1)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        begun(2)
+    assert path.read_bytes() == before and begun(1).number == 0
+
+
+def test_a_state_with_a_function_in_it_is_refused(workers: Any, tmp_path: Path) -> None:
+    groups = [{"params": [torch.ones(2, requires_grad=True)], "own": lambda x: x}]
+    run = sy.rounds(workers, state=[torch.optim.SGD(groups)], resume=tmp_path / "run.db")
+    with pytest.raises(UnusableSetting, match="state must be of numbers, texts and tensors"):
+        next(iter(run))
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_program_at_a_time_uses_a_file(workers: Any, tmp_path: Path) -> None:

@@ -172,6 +172,13 @@ def test_errors_in_a_group(bob: sy.VirtualWorker) -> None:
     assert text.count("left out") == 2 and SYFT not in text
 
 
+def test_an_error_of_any_class_is_short_that_a_worker_has_raised(bob: sy.VirtualWorker) -> None:
+    x = torch.ones(2).send(bob)
+    text = printed(caught(lambda: x[5]))
+    assert "IndexError: index 5 is out of bounds" in text and "on worker 'bob'" in text
+    assert f'"{SYFT}' not in text and "left out" in text
+
+
 def test_what_is_no_mistake_of_the_user_stays_whole(bob: sy.VirtualWorker) -> None:
     """A fault of syft is to be seen."""
     x = torch.ones(2).send(bob)
@@ -281,6 +288,30 @@ def test_a_shell_is_told_how_to_show_errors(shell: Shell) -> None:
     del error
     hook.close()
     assert shell.custom_exceptions == () and shell.CustomTB is None
+
+
+@pytest.mark.parametrize(
+    ("mistake", "meant"),
+    [
+        (lambda x: x.to("bob"), "That is no device. To bring it to a worker: x.send(worker)"),
+        (lambda x: x.head, "'head' is of tables of pandas: a tensor has no names for its rows"),
+        (lambda x: x.reshap, "Did you mean 'reshape'?"),
+    ],
+)
+def test_a_shell_shows_what_may_have_been_meant(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, mistake: Callable[[Any], Any], meant: str
+) -> None:
+    hook = sy.TorchHook(torch)
+    error = caught(lambda: mistake(torch.ones(2)))
+    for _ in range(2):
+        shell.CustomTB(shell, type(error), error, error.__traceback__)
+    assert [text.count(f"\n{meant}") for text in shell.shown] == [1, 1]
+    monkeypatch.setenv("SYFT_DEBUG", "1")
+    other = caught(lambda: mistake(torch.ones(2)))
+    shell.CustomTB(shell, type(other), other, other.__traceback__)
+    assert f"\n{meant}" not in shell.shown[2]
+    del error, other
+    hook.close()
 
 
 def test_what_others_told_a_shell_stays(shell: Shell) -> None:
