@@ -71,3 +71,12 @@ def test_a_program_has_a_digest_whatever_its_constants_are(constant: torch.Tenso
     other = constant.detach() * 2
     programs = [Program(0, (), (Slot(0),), 0, (one,)) for one in (constant, other)]
     assert len({digest_of(program, ()) for program in programs}) == 2
+
+
+def test_a_tensor_among_the_operands_of_a_plan_is_in_its_digest() -> None:
+    def adding(*values: int) -> Program:
+        add = Action(BY_NAME["torch.add"], (Slot(0), torch.tensor(values)), {}, Slot(1))
+        return Program(1, (add,), (Slot(1),))
+
+    assert digest_of(adding(1, 2), ()) == digest_of(adding(1, 2), ())
+    assert digest_of(adding(1, 2), ()) != digest_of(adding(1, 3), ())

@@ -131,6 +131,22 @@ def test_what_may_not_go_to_a_role_is_not_sent(hook: sy.TorchHook, pair: list[An
     execution.cancel()
 
 
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_a_private_input_is_as_private_as_it_was(hook: sy.TorchHook, pipelined: bool) -> None:
+    """It travels in a letter with its label, since a start has no label."""
+    ann = sy.VirtualWorker(hook, id="ann's", user="ann")
+    bob = sy.VirtualWorker(hook, id="bob", pipelined=pipelined)
+    role = RoleProgram("local", Program(1, (clone(0, 1),), (S(1),)), (None,), (None,))
+    secret = torch.tensor([3.0, 4.0])
+    protect(secret, Guard(frozenset({"ann"})))
+    execution = start([store_role(ann.connection_to(bob), role)], {(0, 0): secret})
+    execution.wait()
+    (result,) = execution.outputs(0)
+    with pytest.raises(PermissionDenied):
+        hook.local_worker.connection_to(bob).pointer(result.id_at_location).copy().get()
+    assert result.get().tolist() == [3.0, 4.0]
+
+
 def test_a_number_goes_from_role_to_role_and_is_not_kept(
     hook: sy.TorchHook, pair: list[Any]
 ) -> None:
@@ -145,6 +161,19 @@ def test_a_number_goes_from_role_to_role_and_is_not_kept(
     execution = start(deployed(hook, kept, pair), {(0, 0): torch.tensor(21.0)})
     with pytest.raises(ProgramError, match="output 0 of role 'local' is a number"):
         execution.wait()
+
+
+def test_what_a_role_sends_leads_to_no_graph_of_its_own(
+    hook: sy.TorchHook, pair: list[Any]
+) -> None:
+    local = Program(1, (op("torch.mul", S(0), 2, out=S(1)),), (S(1),))
+    alice = Program(1, (op("torch.add", S(0), 1, out=S(1)),), (S(1),))
+    roles = [RoleProgram("local", local, (None,), (1,)), RoleProgram("alice", alice, (0,), (None,))]
+    for needed in (False, True):
+        x = torch.tensor([1.0, 2.0], requires_grad=needed)
+        execution = start(deployed(hook, roles, pair), {(0, 0): x})
+        result = execution.outputs(1)[0].get()
+        assert result.tolist() == [3, 5] and not result.requires_grad
 
 
 def test_what_a_role_gives_on_unchanged(hook: sy.TorchHook, pair: list[Any]) -> None:

@@ -60,6 +60,15 @@ def test_objects_are_counted_by_caller() -> None:
     assert scene.ann.account.objects == scene.ann.account.bytes == 0 and not store.charges.charged
 
 
+def test_what_repeats_elements_is_counted_for_callers_alone() -> None:
+    scene = Scene(elements=10**9)
+    repeated = torch.ones(1).expand(10**9 + 1)
+    with refused("elements"):
+        scene.store.charges.check_repeated(repeated)
+    scene.serving = None
+    scene.store.charges.check_repeated(repeated)
+
+
 def test_shared_memory_is_counted_once() -> None:
     scene = Scene(bytes=1000)
     base = torch.ones(100)

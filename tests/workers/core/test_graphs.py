@@ -240,6 +240,41 @@ def test_small_operations_are_recorded_once_the_reserve_is_used_up(hook: sy.Torc
     assert graphs.left > 0 and not graphs.records
 
 
+def test_a_lot_begins_again_when_the_one_before_gives_back() -> None:
+    objects = {id: torch.ones(2, requires_grad=True) * 2 for id in (5, 6)}
+    graphs = Graphs(CountedMemory(), objects, 2, lambda more=0: Account())
+    for id in (5, 6):
+        assert graphs.counts((), 1)
+        graphs.left = 0
+        if id == 5:
+            del objects[6]  # it is made later
+    objects[6] = torch.ones(2, requires_grad=True) * 2
+    assert not graphs.counts(()), "the reserve is used up"
+    for id in (5, 6):
+        del objects[id]
+        graphs.drop([id])
+    assert graphs.counts(()), "there is some again"
+
+
+def test_what_was_learnt_of_graphs_is_bounded_and_learnt_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("syft.workers.core.graphs._MOST_KNOWN", 2)
+    ann, x = Account(), torch.ones(1000, requires_grad=True)
+    objects: dict[int, Any] = {5: x, 6: x.exp()}
+    graphs = Graphs(CountedMemory(), objects, 0, lambda more=0: ann)
+    coming = graphs.coming({5: x}, (x,), {}, torch.exp)
+    assert coming is not None
+    graphs.made(coming, {6: objects[6]})
+    wanted = ann.bytes
+    graphs.drop([6])
+    for look in ("one", "two", "three"):
+        graphs.learn(look, coming, [x], objects[6])
+    made = (5,), [x], 6, objects[6]
+    assert not graphs.made_alike("one", *made) and not graphs.made_alike("two", *made)
+    assert graphs.made_alike("three", *made) and ann.bytes == wanted
+
+
 def test_a_long_chain_is_freed_at_once() -> None:
     ann = Account()
     objects: dict[int, Any] = {0: torch.ones(2, requires_grad=True)}

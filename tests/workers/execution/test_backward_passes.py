@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import syft as sy
-from syft.exceptions import PermissionDenied
+from syft.exceptions import PermissionDenied, UnsupportedOperation
 from syft.ops.evaluate import _look
 from syft.workers.execution.backward_passes import backward_call
 from syft.workers.execution.backward_passes import run_private_pass, run_public_pass
@@ -381,6 +381,25 @@ def test_gradients_by_their_older_name() -> None:
         warnings.simplefilter("ignore")
         run(torch.autograd.backward, [private(w * 2)], grad_variables=[torch.ones(2)])
     assert w.grad is not None and w.grad.tolist() == [2, 2]
+
+
+def test_a_pass_from_another_workers_tensor_is_refused(
+    hook: sy.TorchHook, bob: sy.VirtualWorker
+) -> None:
+    w, there = leaf(), leaf().send(bob)
+    with pytest.raises(PermissionDenied, match="a backward pass of another worker's tensor"):
+        run(torch.autograd.backward, [loss_of(w), there.sum()])
+    assert w.grad is None
+
+
+def test_a_gradient_of_another_kind_than_its_leaf_is_refused(hook: sy.TorchHook) -> None:
+    w, x = leaf(), torch.tensor([3.0, 5.0]).fix_precision()
+    run(torch.Tensor.backward, private((w * x).sum()))
+    error = error_of(w.grad)
+    assert type(error) is UnsupportedOperation and "encode it (fix_precision()) before" in str(
+        error
+    )
+    assert w.grad is not None and w.grad.tolist() == [0, 0], "as if there were none"
 
 
 def test_a_pass_over_a_private_shape_or_another_layout_is_refused() -> None:

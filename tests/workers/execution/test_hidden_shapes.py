@@ -19,6 +19,7 @@ from syft.exceptions import PermissionDenied
 from syft.ops.nested import leaves
 from syft.ops.outcome import ANY
 from syft.ops.table import BY_NAME, FLAGS, FUNCTIONS
+from syft.workers.execution.hidden_shapes import hidden_prediction
 from syft.workers.execution.moved_memory import NoHoldings
 from syft.workers.execution.private_commands import guard_for, run_guarded
 from syft.workers.execution.public_sizes import (
@@ -320,3 +321,38 @@ def test_what_is_told_of_a_result_is_not_told_of_an_operand(count: int) -> None:
     made, _ = run("torch.broadcast_tensors", rows, torch.zeros(5, 4))
     assert public_shape(made) == (5, 4) and made is not rows
     assert before == (public_shape(rows), sizes_at_most(rows)) == ((ANY, 4), (ROWS, 4))
+
+
+def test_what_is_written_with_a_graph_has_the_same_shape_for_all_sizes() -> None:
+    for count in COUNTS:
+        data, target = private(count), torch.zeros(4)
+        protect(target, ANN)
+        written = run("torch.Tensor.addmv_", target, run("torch.t", data.g), data.u)
+        assert written is target and error_of(target) is None
+        assert not hides_shape(target) and target.shape == (4,) and target.requires_grad
+        other = plain(count)
+        torch.testing.assert_close(target.detach(), (other.g.t() @ other.u).detach())
+
+
+def test_a_result_of_a_public_shape_has_memory_for_all_its_elements() -> None:
+    """Where torch returns a view of a smaller public tensor, which tells nothing of the sizes."""
+    for count in (0, 1, 2):
+        row = torch.arange(4.0).view(1, 4)
+        made, *_ = run("torch.broadcast_tensors", row, private(count).x, torch.zeros(5, 1))
+        assert not hides_shape(made) and made.shape == (5, 4) and made.stride() == (4, 1)
+        assert made.untyped_storage().nbytes() == 5 * 4 * 4
+        if count == 1:
+            assert error_of(made) is None and torch.equal(made, row.expand(5, 4))
+        else:
+            assert type(error_of(made)) is RuntimeError and not made.any()
+
+
+def test_what_has_no_equality_is_predicted_anew() -> None:
+    rows = private(2).x
+
+    def taken(x: torch.Tensor, count: set[int]) -> torch.Tensor:
+        return x.new_zeros(max(count))
+
+    for count in ({3}, {5}):
+        found = hidden_prediction(taken, (rows, bytearray(count)), {})
+        assert found.result.shape == (max(count),), "and not that of the one before"

@@ -248,3 +248,34 @@ def test_a_copy_where_a_view_was_predicted_is_no_result() -> None:
     found = run_predicted(copied, [hidden, 0], {}, prediction, guard, NoHoldings())
     assert "in memory of its own instead of a view" in str(error_of(found))
     assert hidden.tolist() == [1, 1, 1]
+
+
+def test_a_graph_that_was_not_predicted_is_no_result() -> None:
+    """A backward pass would leave no gradient where one is expected, as a private size says."""
+    hidden, guard = torch.ones(3), Guard(frozenset({"ann"}), shape_hidden=True)
+    protect(hidden, guard)
+    note_sizes(hidden, (7,))
+    weight = torch.ones(1, requires_grad=True)
+    prediction = hidden_prediction(torch.mul, [hidden, weight], {})
+
+    def cut(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (x * weight.detach()).requires_grad_() * 1
+
+    found = run_predicted(cut, [hidden, weight], {}, prediction, guard, NoHoldings())
+    assert "a result with another graph" in str(error_of(found)) and found.requires_grad
+    right = run_predicted(torch.mul, [hidden, weight], {}, prediction, guard, NoHoldings())
+    assert error_of(right) is None and right.tolist() == [1, 1, 1]
+
+
+def test_a_view_that_needs_other_values_is_as_private_as_they_are() -> None:
+    def picky(x: torch.Tensor, secret: torch.Tensor) -> torch.Tensor:
+        if secret.min() < 5:
+            raise ValueError("too small")
+        return x.view_as(secret)
+
+    x, secret = torch.tensor([1.0, 2.0]), private(torch.tensor([5.0, 7.0]))
+    result = run(picky, x, secret, like=torch.Tensor.view_as)
+    assert result.tolist() == [1, 2] and error_of(result) is None
+    assert full_guard_of(x) is None
+    plain = run(torch.Tensor.view_as, x, secret)
+    assert full_guard_of(plain) is None, "the control: of other values it is the same"

@@ -429,6 +429,21 @@ def test_a_letter_has_one_tensor_or_number() -> None:
         assert place.is_clean()
 
 
+def test_an_unreadable_letter_of_who_is_no_party_ends_nothing() -> None:
+    unreadable: Any = ([999],)
+    for early in (True, False):
+        place = Place()
+        if not early:
+            place.start(3)
+        place.letter(0, 1, place.alice)
+        ((_, failure),) = place.told(Exchange(9, 0, 1, unreadable, seq=8), place.eve)
+        assert type(error_in(failure)) is MalformedMessage
+        if early:
+            place.start(3)
+        place.letter(1, 1, place.alice)
+        assert place.core.store.objects[OUT].tolist() == [4.0, 4.0]
+
+
 # ----------------------------------------------------------------------- how many there may be
 
 

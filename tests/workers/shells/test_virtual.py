@@ -17,6 +17,7 @@ from syft.exceptions import (
     ObjectNotFound,
     ProgramError,
     UnknownWorker,
+    UnsupportedOperation,
     UnusableSetting,
     WorkerClosed,
     WorkerIdTaken,
@@ -289,6 +290,14 @@ def test_a_worker_may_hold_data_from_the_start(hook: sy.TorchHook) -> None:
     with pytest.raises(NotSendable, match="a value of type int"):
         carl.hold(5)  # type: ignore[arg-type]
     carl.clear_objects()
+
+
+def test_what_is_shown_of_the_objects_is_not_changed(bob: sy.VirtualWorker) -> None:
+    pointer = torch.ones(2).send(bob)
+    id = pointer.id_at_location
+    with pytest.raises(UnsupportedOperation, match="drop the pointer"):
+        del bob._objects[id]
+    assert pointer.get().tolist() == [1.0, 1.0]
 
 
 def test_clearing_returns_the_worker_unless_told_otherwise(bob: sy.VirtualWorker) -> None:
