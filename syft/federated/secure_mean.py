@@ -229,11 +229,16 @@ class _Leaving:
         minimum = max(cast(int, self._how.minimum), fewest(len(numbers)))
         started = sum_of_those_left(list(self._left.values()), minimum)
         rows = dict(zip(numbers, started, strict=True))
-        ended = {number: _error_of(row) for number, row in rows.items()}
-        errors = {number: error for number, error in ended.items() if error is not None}
+        del started
+        ended = ((number, _error_of(row)) for number, row in rows.items())
+        errors = {number: error for number, error in ended if error is not None}
         read = self._read(rows, errors)
         if read is None:
-            self._drop_causes(rows, errors)
+            try:
+                self._drop_causes(rows, errors)
+            finally:  # the lines of what is raised would keep it alive, and the pointers with it
+                rows.clear()
+                errors.clear()
             return None
         total, there = read
         counted = [n for n, flag in zip(numbers, there.tolist(), strict=True) if flag]
@@ -258,15 +263,15 @@ class _Leaving:
     ) -> None:
         """Drop those that have left, or have failed by themselves; raise if that is nobody, or all
         of them."""
-        causes = {
-            number: error
+        causes = [
+            number
             for number, error in errors.items()
             if _has_left(rows[number]) or not isinstance(error, RemoteFailure)
-        }
+        ]
         if len(causes) in (0, len(errors)):
             raise next(iter(errors.values()))
-        for number, error in causes.items():
-            self._drop(number, error)
+        for number in causes:
+            self._drop(number, errors[number])
 
     def _drop(self, number: int, error: Exception) -> None:
         self._left.pop(number, None)

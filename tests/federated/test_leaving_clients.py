@@ -18,6 +18,7 @@ from syft.exceptions import (
     PermissionDenied,
     SyftError,
     TooFewClients,
+    UnsupportedOperation,
     UnusableSetting,
     WorkerLost,
 )
@@ -159,6 +160,23 @@ def test_workers_clip_and_leave(workers: Any) -> None:
     rule = sy.ClippedMean(3.0**0.5)
     with pytest.warns(UserWarning, match="alice"):
         assert average(updates, rule=rule, minimum=3) == [1.0] * 3
+
+
+@pytest.mark.parametrize("minimum", [None, 3])
+def test_integers_alone_are_what_they_are_around(workers: Any, minimum: int | None) -> None:
+    """A clipped mean moves no integers: nothing is added up where there is nothing else."""
+    updates = {place.id: [torch.tensor([3]).send(place)] for place in workers}
+    rule = sy.ClippedMean(1.0, around=[torch.tensor([7])])
+    (mean,) = sy.federated_average(updates, rule=rule, secure=True, minimum=minimum)
+    assert mean.dtype is torch.int64 and mean.tolist() == [7]
+    here = [[torch.tensor([3])], [torch.tensor([5])]]
+    assert sy.federated_average(here, rule=rule)[0].tolist() == [7], "and so without secrecy"
+
+
+def test_numbers_that_no_client_can_add_are_an_error(workers: Any) -> None:
+    updates = sent(workers, *[float("nan")] * 5)
+    with pytest.raises(UnsupportedOperation, match="NaN, infinity and numbers beyond 2.39 / 5"):
+        average(updates, minimum=4)
 
 
 def test_who_may_not_read_the_updates_gets_no_mean(hook: sy.TorchHook, workers: Any) -> None:
