@@ -82,11 +82,6 @@ class ChainedLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         return os.open(self.path, flags, 0o600)
 
-    @property
-    def head(self) -> str:
-        """The hash of the last line."""
-        return self._chain
-
     def append(self, record: Mapping[str, Any]) -> None:
         """Write a line.
 

@@ -223,6 +223,21 @@ def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> No
     assert "--metrics-port must be an address of this machine that is free" in said and port in said
 
 
+def test_memory_is_told_where_the_system_has_no_files_about_it(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a Mac: it is the most that the process has held then."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
+        found = {name: rows for name, *_, rows in samples(server)}["syft_resident_bytes"]
+        monkeypatch.setattr(metrics, "open", refuse, raising=False)
+        most = {name: rows for name, *_, rows in samples(server)}["syft_resident_bytes"]
+    assert 1e6 < found[0][1] <= most[0][1] * 1.01
+
+
 def test_each_count_has_one_name(hook: sy.TorchHook) -> None:
     with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
         names = [name for name, *_ in samples(server)]

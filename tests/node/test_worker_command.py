@@ -156,6 +156,24 @@ def test_a_restart_holds_the_same_and_shows_the_same_certificate(
     assert announced[0] == announced[1]
 
 
+def test_a_worker_begins_with_the_approvals_of_its_owner(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = files / "approvals.json", []
+
+    def serve(server: sy.WebsocketServerWorker, *_: Any) -> int:
+        seen.append(server.core.approved)
+        server.close()
+        return 0
+
+    assert main(["approve", "0a" * 32, "dan", "--approvals", str(path)]) == 0
+    monkeypatch.setattr(worker_command, "serve_until_stopped", serve)
+    said = ["worker", "--port", "0", "--id", "bob", "--audit", "none"]
+    assert main([*said, "--approvals", str(path)]) == 0
+    assert main(said) == 0, "the control"
+    assert seen == [{bytes.fromhex("0a" * 32): frozenset({"dan"})}, {}]
+
+
 def test_a_unix_socket_serves_and_is_gone_afterwards(files: Path, hook: sy.TorchHook) -> None:
     path = files / "bob.sock"
     said = ["--unix", str(path), "--data", str(files / "study.npz"), "--public", "--allow-plans"]

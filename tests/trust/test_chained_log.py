@@ -273,6 +273,40 @@ def test_what_stands_behind_the_last_line_is_told(tmp_path: Path, end: bytes) ->
     assert verified(path)[0] == 0
 
 
+@pytest.mark.parametrize("text", [b"{no JSON}", b'{"umlaut":"\xe4"}'])
+def test_a_line_with_a_hash_and_no_record_is_no_line(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "audit.log"
+    written(path, 2)
+    line = b"0" * 64 + b" " + text + b"\n"
+    path.write_bytes(path.read_bytes() + line)
+    records = Records(path)
+    assert len(list(records)) == 2 and records.torn == len(line)
+    written(path, 1)
+    assert numbers(path) == [0, 1, 0] and verified(path)[0] == 0
+
+
+def test_a_file_that_could_not_be_begun_is_begun_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk has no room for another file after the full one has been renamed."""
+    path = tmp_path / "audit.log"
+    written(path, 2)
+    log = ChainedLog(path, path.stat().st_size)
+
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        for _ in range(2):
+            with pytest.raises(AuditFailed, match="No space left"):
+                log.append({"n": 2})
+    log.append({"n": 2})
+    log.close()
+    assert [file.name for file in files_of(path)] == ["audit.log.000001", "audit.log"]
+    assert numbers(path) == [0, 1, 2] and verified(path)[0] == 0
+
+
 def test_old_files_are_taken_away_behind_torn_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,23 @@ def test_a_key_that_is_none_and_other_shapes_are_not_heard() -> None:
     assert Play(numbers(5), 4, tamper=tamper).results[0][1].tolist() == [1, 1, 0, 1, 1]
 
 
+def test_shares_of_another_key_than_its_own_end_the_sum() -> None:
+    """Party 3 has split a secret of 32 bytes that is not that of its key, and leaves: the masks
+    that the others have with it would follow from another key, and stay in the sum."""
+
+    def tamper(sender: int, receiver: int, at: int, letters: Letters) -> torch.Tensor:
+        tensor = letters[sender, receiver, at]
+        wrong = (sender, at) == (3, 1)
+        return torch.cat([tensor[SHARE_BYTES:], tensor[:SHARE_BYTES]]) if wrong else tensor
+
+    inputs, leave = numbers(5), {3: (4, 0)}
+    played = Play(inputs, 4, leave, tamper)
+    assert "party 3 has not given shares of its secrets" in str(played.stopped[0])
+    assert not played.results
+    honestly = Play(inputs, 4, leave)
+    assert honestly.results[0][1].tolist() == [1, 1, 1, 0, 1], "the control"
+
+
 @pytest.mark.parametrize("minimum", [0, 1, 2, 6])
 def test_a_minimum_that_is_none_is_refused(minimum: int) -> None:
     with pytest.raises(UnsupportedOperation, match="4 to 5 of 5 parties"):

@@ -405,6 +405,15 @@ def test_refused_addresses_of_one_network_are_one_line_a_second(watched: Watched
     assert hosts == ["2001:db8::0", "2001:db8:0:1::1"]
 
 
+def test_who_comes_from_ever_new_addresses_takes_no_memory(watched: Watched) -> None:
+    """A thousand addresses are known at most: of the one that is forgotten more lines are told."""
+    visits = watched.server.reception.visits
+    for number in (*range(1001), 1000, 0):
+        visits.refused(f"10.0.{number // 250}.{number % 250}", "token")
+    hosts = [one["host"] for one in watched.lines("not let in")]
+    assert len(hosts) == 1002 and hosts[-2:] == ["10.0.4.0", "10.0.0.0"]
+
+
 def test_two_workers_do_not_write_to_one_file(watched: Watched, hook: sy.TorchHook) -> None:
     with pytest.raises(FileRefused, match="another worker writes to it"):
         sy.WebsocketServerWorker(hook, port=0, id="eve", audit=watched.path)
