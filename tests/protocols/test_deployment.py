@@ -470,3 +470,16 @@ def test_a_run_of_three_hops_makes_few_calls(hook):
     for _ in range(3):
         deployed.run(x).get()
     assert calls_in(lambda: deployed.run(x).get()) < 2000, "it made 1,780"
+
+
+def test_the_outputs_of_a_role_that_only_passes_arguments_on(workers):
+    @sy.protocol(alice=sy.RoleWorker())
+    def doubled(x):
+        return x.send(alice) * 2  # noqa: F821
+
+    doubled.build(torch.ones(2))
+    execution = doubled.deploy(alice=workers[0]).start(torch.ones(2)).wait()
+    assert execution.outputs["local"] == ()
+    assert execution.outputs["alice"].get().tolist() == [2, 2]
+    with pytest.raises(KeyError):
+        execution.outputs["nobody"]

@@ -359,3 +359,12 @@ def test_an_error_in_the_block_is_the_users(four):
             raise ValueError("mine")
     with pytest.raises(ProtocolError, match="whose block has not ended"):
         p.build(torch.ones(2))
+
+
+def test_rows_may_be_taken_apart(four):
+    one, two, *_ = four
+    x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    with sy.record_protocol(alice=one, lab=two, x=x) as p:
+        first, second = (2 * row for row in x.send(one))
+        p.returns((first - second).move(two))
+    assert p.deploy().run(torch.tensor([[1.0, 1.0], [2.0, 4.0]])).get().tolist() == [-2, -6]
