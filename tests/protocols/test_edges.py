@@ -340,6 +340,20 @@ def test_arguments_of_another_kind(hook, pair):
     nothing_left(*pair)
 
 
+def test_a_role_with_nothing_to_do_has_no_outputs(hook, pair):
+    @sy.protocol(alice=RoleWorker(), idle=RoleWorker())
+    def alone(x):
+        return x.send(alice) * 2  # noqa: F821
+
+    alone.build(torch.ones(1))
+    execution = alone.deploy(alice=pair[0], idle=pair[1]).start(torch.ones(1))
+    execution.wait()
+    assert execution.outputs["idle"] == () and execution.outputs["alice"].get() == 2
+    assert list(execution.outputs) == ["alice"], "it is not among those that have some"
+    with pytest.raises(KeyError):
+        execution.outputs["nobody"]
+
+
 def test_warnings_of_the_function_are_shown(hook):
     @sy.protocol(alice=RoleWorker())
     def warns(x):
@@ -363,6 +377,7 @@ def test_chains_and_assigned_roles(hook, pair):
 
     late.assign_roles({"lab": pair[0]})
     assert late(torch.ones(2)).get().tolist() == [2, 2], "it is built by its first call"
+    assert late(torch.ones(2) * 3).get().tolist() == [6, 6], "and deployed once"
 
 
 def test_gradients_by_torch_autograd_inside_a_role(hook, pair):

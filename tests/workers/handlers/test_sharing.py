@@ -136,6 +136,20 @@ def test_products_and_comparisons(client: Client) -> None:
     check_idle(client)
 
 
+def test_what_may_be_undone_of_ended_programs_is_bounded(
+    hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syft.workers.handlers.executions.MAX_SESSIONS", 3)
+    workers = [sy.VirtualWorker(hook, id=name) for name in ("alice", "bob", "dealer")]
+    client = Client(hook.local_worker, workers[:2], workers[2])
+    client.open()
+    x, y = client.share(X, Y)
+    for _ in range(5):
+        xy, _masked = client.run(product_program((5,)), [x, y])
+        assert torch.equal(client.value(xy), X * Y)
+    assert [inspect(worker).ended for worker in workers[:2]] == [3, 3]
+
+
 def test_a_masked_value_outlives_its_program(client: Client) -> None:
     x, y = client.share(X, Y)
     _, masked = client.run(product_program((5,)), [x, y])

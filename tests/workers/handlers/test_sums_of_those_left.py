@@ -25,6 +25,7 @@ from syft.exceptions import (
     PermissionDenied,
     RemoteFailure,
     UnsupportedOperation,
+    UnknownWorker,
     WorkerClosed,
 )
 from syft.tensors.collective_call import sum_of_those_left
@@ -420,6 +421,37 @@ def test_a_worker_that_says_that_it_is_another_one_is_left_out(
     with pytest.raises(RemoteFailure, match="left this one out"):
         rows[3][0].child.handle.result()
     sy.synchronize()
+
+
+@pytest.mark.parametrize(("one", "other", "left_out"), [(0, 2, 2), (1, 3, 1), (3, 2, 2)])
+def test_two_workers_without_a_connection_are_not_both_in_a_sum(
+    hook: sy.TorchHook, one: int, other: int, left_out: int
+) -> None:
+    names = ("alice", "bob", "carl", "dora")
+    places = [sy.VirtualWorker(hook, id=name) for name in names]
+
+    def cut(here: int, there: int) -> None:
+        core = places[here].core
+        addressed = core.addressed
+
+        def without(name: str) -> Any:
+            if name == names[there]:
+                raise UnknownWorker(name, core.name, ())
+            return addressed(name)
+
+        core.addressed = without  # type: ignore[method-assign]
+
+    cut(one, other)
+    cut(other, one)
+    xs = [torch.tensor([float(value)]).send(place) for value, place in enumerate(places)]
+    rows: Any = sum_of_those_left(xs, 3)
+    stay = [int(rank != left_out) for rank in range(4)]
+    for rank, row in enumerate(rows):
+        if rank == left_out:
+            with pytest.raises(RemoteFailure, match="the sum of those left failed"):
+                row[0].child.handle.result()
+        else:
+            assert [one.get().tolist() for one in row] == [[6.0 - left_out], stay]
 
 
 def test_a_worker_leaves_in_the_midst(hook: sy.TorchHook) -> None:
