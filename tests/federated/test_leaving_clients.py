@@ -135,6 +135,48 @@ def test_who_is_left_out_of_a_round_is_not_who_is_called_almost_so(hook: sy.Torc
         assert list(round.missing) == ["lab at home"] and list(round.updates) == ["lab", "zoe"]
 
 
+def leave_at_the_sum(worker: Any, before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a worker leave just before the first sum is asked for, or when it is there."""
+    begin = secure_mean.sum_of_those_left
+
+    def begin_and_leave(*args: Any) -> Any:
+        if before:
+            worker.close()
+        rows = begin(*args)
+        worker.close()
+        return rows
+
+    monkeypatch.setattr(secure_mean, "sum_of_those_left", begin_and_leave)
+
+
+@pytest.mark.parametrize(("gone", "wanted"), [(0, 3.5), (3, 2.75)])
+def test_one_leaves_before_it_is_asked(
+    workers: Any, monkeypatch: pytest.MonkeyPatch, gone: int, wanted: float
+) -> None:
+    updates = sent(workers, 1, 2, 3, 4, 5)
+    leave_at_the_sum(workers[gone], True, monkeypatch)
+    with pytest.warns(UserWarning, match=f"Not in the average: {NAMES[gone]} .WorkerClosed."):
+        assert average(updates, minimum=4) == [wanted] * 3
+
+
+def test_one_leaves_before_the_others_weigh_anew(
+    workers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of the weight has numbers without a place; dora is gone when the rest is weighed."""
+    updates = sent(workers, 1, 2, float("nan"), 4, 5)
+    weights = dict(zip(NAMES, (1, 1, 1e12, 1, 2), strict=True))
+    leave_at_the_sum(workers[3], False, monkeypatch)
+    with pytest.warns(UserWarning, match="Not in the average: carl .*, dora .WorkerClosed."):
+        assert average(updates, weights=weights, minimum=2) == [3.25] * 3
+
+
+def test_what_has_no_place_in_shares_is_named_also_if_it_is_here(workers: Any) -> None:
+    updates = {"me": [torch.full((3,), float("nan"))], **sent(workers[:1], 1)}
+    shares = {"workers": workers[1:3], "crypto_provider": workers[3]}
+    with pytest.raises(UnusableSetting, match="others in '0' of update me"):
+        average(updates, **shares)
+
+
 def test_too_few_stay(workers: Any) -> None:
     updates = sent(workers, 1, 2, 3, 4, 5)
     for place in workers[:2]:

@@ -199,6 +199,16 @@ def test_another_version_says_which_end_is_older(
             assert said.endswith(there)
 
 
+def test_a_worker_that_does_not_say_what_one_may_have(
+    examine: Examine, hook: sy.TorchHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As workers of earlier versions."""
+    with sy.WebsocketServerWorker(hook, port=0, id="dan") as dan:
+        monkeypatch.setattr(dan.reception.admissions, "limits", lambda limits: None)
+        found = examine(str(dan.address))
+    assert found["limits"].endswith("objects kept 60 s for who is gone")
+
+
 def test_a_limit_that_is_too_low_for_the_measurement(examine: Examine, hook: sy.TorchHook) -> None:
     limits = PeerLimits(bytes=1_000_000)
     with sy.WebsocketServerWorker(hook, port=0, id="dan", peer_limits=limits) as dan:

@@ -522,12 +522,11 @@ class Reception:
                 raise NotWelcome("ticket", "the ticket is another caller's")
             return ticket.user, origin.grants.get(ticket.user)
         grant = self._granted(guest.host, opening.token)
-        if grant is None:
+        if grant is None or opening.token is None:
             return None, None
         self._make_room(grant.user)
         guest.grants[grant.user] = grant
-        if opening.token is not None:
-            guest.tokens[grant.user] = opening.token
+        guest.tokens[grant.user] = opening.token
         return grant.user, grant
 
     # -------------------------------------------------------------------------------- leaving

@@ -63,6 +63,15 @@ def test_a_user_has_so_many_connections(hook: sy.TorchHook) -> None:
             assert server.reception.admissions.refused == {"connections": 1}
 
 
+def test_who_begins_with_an_answer_is_not_let_in(hook: sy.TorchHook) -> None:
+    with sy.WebsocketServerWorker(hook, port=0, id="dan") as server:
+        with RawCaller(server.port) as caller:
+            caller.say(kind="refused", code="version", reason="it is too old")
+            code, reason = caller.closed()
+            assert code == 1008 and "the first message says who is calling" in reason
+        assert not server.reception.guests
+
+
 def test_who_has_no_token_is_counted_by_address(hook: sy.TorchHook) -> None:
     with sy.WebsocketServerWorker(hook, port=0, id="dan", connections=1) as server:
         with RawCaller(server.port) as one, RawCaller(server.port) as two:
