@@ -139,14 +139,21 @@ class _Cut:
     def after_output(self, output: Slot) -> frozenset[int]:
         """The parts after which an output is what it is at the end: if nothing else refers to its
         memory, nothing writes to it, and it is what it is once it is made."""
-        if self.is_alone(output):
-            return frozenset({self._part_of[self._order.maker_of(output.index)]})
+        maker = self._own_maker(output)
+        if maker is not None:
+            return frozenset({self._part_of[maker]})
         return frozenset(map(self._part_of.__getitem__, self._order.before_end(output.index)))
 
     def is_alone(self, output: Slot) -> bool:
         """Whether the memory of an output is nobody else's: it was made for it."""
+        return self._own_maker(output) is not None
+
+    def _own_maker(self, output: Slot) -> int | None:
+        """The action that made an output whose memory is nobody else's; None for any other."""
         once = self._times[output.index] == 1
-        return once and self._users[output.index] == {-1} and self._order.is_own(output.index)
+        if once and self._users[output.index] == {-1}:
+            return self._order.own_maker(output.index)
+        return None
 
     def part(self, place: int) -> Part:
         """The part of a place."""
@@ -192,13 +199,9 @@ class _Whole:
         """The actions after which the elements of a slot are what they are at the end."""
         return self._last
 
-    def is_own(self, slot: int) -> bool:
-        """Whether the memory of a slot was made for it: that is not known."""
-        return False
-
-    def maker_of(self, slot: int) -> int:
-        """The action that makes a slot of which it is known."""
-        raise LookupError(slot)
+    def own_maker(self, slot: int) -> int | None:
+        """The action that made the memory of a slot for it: that is not known."""
+        return None
 
 
 class _Order:
@@ -305,10 +308,6 @@ class _Order:
         found.update(() if self._joined is None else (self._joined,))
         return found | ({self._makers[slot]} if slot in self._makers else set())
 
-    def maker_of(self, slot: int) -> int:
-        """The action that makes a slot, which is no input."""
-        return self._makers[slot]
-
-    def is_own(self, slot: int) -> bool:
-        """Whether the memory of a slot was made for it."""
-        return slot in self._makers and self._memory[slot] == {slot}
+    def own_maker(self, slot: int) -> int | None:
+        """The action that made the memory of a slot for it; None if that is another's too."""
+        return self._makers.get(slot) if self._memory[slot] == {slot} else None

@@ -11,7 +11,7 @@ from syft.ops.evaluate import _look, evaluate
 from syft.ops.outcome import Made, Outcome, Verdict
 from syft.workers.execution.hidden_shapes import hidden_prediction
 from syft.workers.execution.moved_memory import NoHoldings
-from syft.workers.execution.predicted_run import run_predicted
+from syft.workers.execution.predicted_run import run_predicted, with_own_streams
 from syft.workers.execution.public_sizes import note_sizes
 from syft.workers.labels.guards import Guard
 from syft.workers.labels.memory_labels import full_guard_of, protect
@@ -183,6 +183,13 @@ def test_random_numbers_leave_the_public_stream_as_it_was() -> None:
     drawn = [run(torch.bernoulli, private(torch.full((50,), 0.5))) for _ in range(2)]
     assert torch.equal(torch.default_generator.get_state(), before)
     assert not torch.equal(*drawn)
+
+
+def test_a_generator_that_is_given_twice_is_one_stream() -> None:
+    given = torch.Generator().manual_seed(5)
+    (one, other), named = with_own_streams([given, given], {"generator": given}, ANN)
+    assert one is other is named["generator"] and one is not given
+    assert torch.rand(1, generator=one) != torch.rand(1, generator=other), "it goes on"
 
 
 # ------------------------------------------------------------ writes that change more than values

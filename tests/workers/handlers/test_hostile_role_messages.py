@@ -429,6 +429,18 @@ def test_a_letter_has_one_tensor_or_number() -> None:
         assert place.is_clean()
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_an_unreadable_letter_before_a_start_is_told_with_that(others: bool) -> None:
+    place = Place()
+    unreadable: Any = ([999],)
+    if others:
+        place.letter(FROM_USERS, 2, place.me)
+    place.told(Exchange(9, 0, 1, unreadable), place.alice)
+    assert (9 in place.core.sessions) is others, "what another party has sent is kept"
+    told = place.start(by(2))
+    assert "malformed message" in str(error_in(told[-1][1])).lower() and place.is_clean()
+
+
 def test_an_unreadable_letter_of_who_is_no_party_ends_nothing() -> None:
     unreadable: Any = ([999],)
     for early in (True, False):
