@@ -160,6 +160,20 @@ def test_functions_of_a_role_are_of_torch(hook):
         alice.torch.nn.functional.dropout(torch.ones(2))
 
 
+def test_an_object_that_is_called_names_its_roles_itself(hook, pair):
+    class Doubling:
+        def __init__(self, role):
+            self.role = role
+
+        def __call__(self, x):
+            return x.send(self.role) * 2
+
+    alice = RoleWorker("alice")
+    doubling = sy.protocol(alice=alice)(Doubling(alice))
+    doubling.build(torch.ones(1))
+    assert doubling.deploy(alice=pair[0]).run(torch.tensor([3.0])).get() == 6
+
+
 def test_what_is_no_role_is_refused(hook):
     with pytest.raises(ProtocolError, match="alice='bob' in sy.protocol"):
         sy.protocol(alice="bob")
