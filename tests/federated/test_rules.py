@@ -240,3 +240,10 @@ def test_rules_refuse_numbers_that_make_no_sense(hook: sy.TorchHook) -> None:
             batch_size=1,
             rule=sy.ClippedMean(1.0, around=nn.Linear(1, 1)),
         )
+
+
+@pytest.mark.parametrize("rule", ["mean", "median", sy.TrimmedMean(0.1), sy.ClippedMean(9.0)])
+def test_what_is_no_tensor_in_a_table_stays_as_it_is(rule: Any) -> None:
+    tables = [{"x": torch.tensor([value]), "note": "first"} for value in (1.0, 2.0, 3.0)]
+    found = sy.federated_average(tables, rule=rule)
+    assert found["note"] == "first" and found["x"].tolist() == [2.0]
