@@ -545,7 +545,16 @@ def protocol(**roles: RoleWorker) -> Callable[[Callable[..., Any]], FunctionProt
             raise ProtocolError(
                 f"{name}={role!r} in sy.protocol()", f"a role is a RoleWorker: {name}=RoleWorker()"
             )
-    return lambda function: FunctionProtocol(function, roles)
+
+    def made(function: Callable[..., Any]) -> FunctionProtocol:
+        try:
+            inspect.signature(function)
+        except (TypeError, ValueError):
+            what = f"sy.protocol() of {function!r}, whose arguments Python does not know"
+            raise ProtocolError(what, "write a function that calls it") from None
+        return FunctionProtocol(function, roles)
+
+    return made
 
 
 def _initialisers(kind: type) -> Sequence[Callable[..., Any]]:

@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
@@ -219,8 +220,8 @@ def bound_names(
     """
     with _BINDING, contextlib.ExitStack() as undoing:
         for function in functions:
-            body = inspect.unwrap(getattr(function, "__func__", function))
-            if isinstance(body, FunctionType):
+            body = _body_of(function)
+            if body is not None:
                 cells = zip(body.__code__.co_freevars, body.__closure__ or (), strict=True)
                 for name, cell in cells:
                     if name in roles:
@@ -229,6 +230,17 @@ def bound_names(
                     if name != LOCAL or name not in body.__globals__:
                         undoing.callback(_set_global(body.__globals__, name, role))
         yield
+
+
+def _body_of(function: Any) -> FunctionType | None:
+    """The function of Python that a call runs, if there is one: that of a method, of an object that
+    can be called, or of a ``functools.partial``."""
+    while isinstance(function, partial):
+        function = function.func
+    body = inspect.unwrap(getattr(function, "__func__", function))
+    if not isinstance(body, FunctionType):
+        body = inspect.unwrap(type(body).__call__)
+    return body if isinstance(body, FunctionType) else None
 
 
 def _set_cell(cell: CellType, role: RoleWorker) -> Callable[[], None]:
@@ -271,8 +283,8 @@ def named_in(functions: Iterable[Callable[..., Any]]) -> dict[str, RoleWorker]:
     """
     found: dict[str, RoleWorker] = {}
     for function in functions:
-        body = inspect.unwrap(getattr(function, "__func__", function))
-        if not isinstance(body, FunctionType):
+        body = _body_of(function)
+        if body is None:
             continue
         for name in _names_in(body.__code__):
             value = body.__globals__.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import copy
 import itertools
 import warnings
@@ -158,6 +159,22 @@ def test_functions_of_a_role_are_of_torch(hook):
     assert alice.torch.float32 is torch.float32
     with pytest.raises(ProtocolError, match="torch.nn.functional.dropout of the role 'alice'"):
         alice.torch.nn.functional.dropout(torch.ones(2))
+
+
+def test_whatever_can_be_called_may_name_roles(hook, pair):
+    def scaled(factor, x):
+        return x.send(alice) * factor  # noqa: F821
+
+    class Doubling:
+        def __call__(self, x):
+            return x.send(alice) * 2  # noqa: F821
+
+    for function in (Doubling(), functools.partial(scaled, 2)):
+        doubling = sy.protocol(alice=RoleWorker())(function)
+        doubling.build(torch.ones(1))
+        assert doubling.deploy(alice=pair[0]).run(torch.tensor([3.0])).get() == 6
+    with pytest.raises(ProtocolError, match="whose arguments Python does not know"):
+        sy.protocol(alice=RoleWorker())(torch.abs)
 
 
 def test_an_object_that_is_called_names_its_roles_itself(hook, pair):
