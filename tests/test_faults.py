@@ -170,9 +170,9 @@ def test_plain_tensors_do_not_notice_the_hook() -> None:
         for name in names
         if vars(module).get(name) is not names[name]
     ]
-    conversions, of_modules = ["as_tensor", "asarray"], ["cpu", "cuda", "to", "to_empty"]
-    assert changed[:2] == conversions, "where torch asks no tensor"
-    assert sorted(changed[2:]) == of_modules, "they may name a worker"
+    unasked = {"as_tensor", "asarray", "cond", "while_loop"}
+    assert set(changed[:4]) == unasked, "where torch asks no tensor"
+    assert sorted(changed[4:]) == ["cpu", "cuda", "to", "to_empty"], "they may name a worker"
     assert not torch.overrides.has_torch_function((torch.ones(2), nn.Parameter(torch.ones(2))))
 
 

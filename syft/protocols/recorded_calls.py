@@ -43,9 +43,10 @@ from syft.program.recording.role_crossings import ROLES, refuse_in_protocols
 from syft.protocols.promised import PromisedTensor, has_effect
 from syft.protocols.protocol import PromiseProtocol, ProtocolRecord
 from syft.protocols.role_worker import LOCAL
+from syft.torch_private import set_grad_enabled
 from syft.workers.shells.worker import Worker
 
-_PASSED: Final = (torch.Tensor.__repr__, torch._C._set_grad_enabled)
+_PASSED: Final = (torch.Tensor.__repr__, set_grad_enabled)
 """Calls that are not noted: results have no graph, and what is printed is for people."""
 _ASKED_AGAIN: Final = FIXED | {"shape", "strides", "storage_offset"}
 """What may be asked of a tensor: a recording requires that it is the same, or follows it."""

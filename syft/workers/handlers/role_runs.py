@@ -68,7 +68,7 @@ dropped."""
 def _stored(core: WorkerCore, message: Start) -> StoredRole | None:
     """The role that a start names, if it is here."""
     id = referred(message.args[0]) if message.args else None
-    found = None if id is None else core.store.objects.get(id)
+    found = unsealed(core.store.read(id)) if id is not None and id in core.store else None
     return found if isinstance(found, StoredRole) else None
 
 
