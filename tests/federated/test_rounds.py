@@ -191,14 +191,12 @@ def test_a_worker_that_does_not_answer_is_late_and_the_others_are_not(hook: sy.T
         run = sy.rounds(clients, count=2, deadline=1.0)
         for round in run:
             if round.number == 0:
-                os.kill(victims["alice"].pid, signal.SIGSTOP)
-            begun = time.monotonic()
+                stop_all_of(victims["alice"].pid)
             for client in round.clients:
                 with round.attempt(client):
                     round.report(client, torch.full((2,), 1.0 + round.number).send(client) + 1)
             assert round.average().tolist() == [2.0 + round.number] * 2
             if round.number == 0:
-                assert 0.8 < time.monotonic() - begun < 5
                 os.kill(victims["alice"].pid, signal.SIGCONT)
         first, second = run.history
         assert first.missing["alice"].why is Why.LATE and list(first.reported) == ["bob"]

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,8 @@ def test_an_input_that_nobody_takes_any_more_is_not_waited_for(hook: sy.TorchHoo
         execution = deployed.start(y=torch.ones(2))
         victims[0].kill()
         stack.enter_context(sy.WebsocketServerWorker(hook, port=victims[0].port, id="another"))
+        while workers[0].line.websocket is not None:  # until the end of the process was heard of
+            time.sleep(0.01)
         with pytest.raises(WorkerLost, match="'alice' .* has started anew"):
             deployed.submit(execution, x=torch.ones(2))
         with pytest.raises(WorkerLost, match="'alice' .* has started anew"):
