@@ -81,7 +81,8 @@ class Deployment:
         self._rank = {rank: at for at, rank in enumerate(busy)}
         """The roles that have something to do, by their ranks among all."""
         self._taken_by: dict[int, list[tuple[int, int]]] = {}
-        """The roles that take an input, and its place among theirs, as far as that was asked."""
+        """The ranks of the roles that take an input, and its place among theirs, as far as that was
+        asked."""
         self._check_apart([tapes[rank].name for rank in busy])
         lines = {rank: owner.connection_to(workers[tapes[rank].name]) for rank in busy}
         self._handles = [
@@ -198,13 +199,13 @@ class Deployment:
 
     def places_of(self, name: str) -> list[tuple[int, int]]:
         """The roles that take an input, and its place among their inputs."""
-        return self._takers(self._names.index(name))
+        takers = self._takers(self._names.index(name))
+        return [(self._rank[rank], place) for rank, place in takers]
 
     def _takers(self, number: int) -> list[tuple[int, int]]:
         found = self._taken_by.get(number)
         if found is None:
-            takers = [(self._rank[rank], place) for rank, place in self._cut.takers(number)]
-            found = self._taken_by[number] = takers
+            found = self._taken_by[number] = self._cut.takers(number)
         return found
 
     def why_refused(self, name: str, by: Location | None) -> str | None:
@@ -226,12 +227,13 @@ class Deployment:
         """Start an execution with what is given."""
         inputs: dict[tuple[int, int], Any] = {}
         for name, value in given.items():
-            for rank, place in self._cut.takers(self._names.index(name)):
+            for rank, place in self._takers(self._names.index(name)):
                 at = 0 if (rank, place) in self._copied else rank
                 inputs[self._rank[rank], place] = self._operand(name, at, rank, value)
         options = self._built.plan.assumptions.options.numbers
         for at, number in enumerate(options, len(self._names)):
-            inputs.update(dict.fromkeys(self._takers(at), number))
+            for rank, place in self._takers(at):
+                inputs[self._rank[rank], place] = number
         actors = {
             place: actor for name, actor in self._actors.items() for place in self.places_of(name)
         }

@@ -299,20 +299,24 @@ class RecordedProtocol(PromiseProtocol):
             "the block must do all by functions of torch, and in the modes of its surroundings"
         )
         for name, *pair in zip(calls.inputs, calls.arguments, calls.copies, strict=True):
-            if not _same(*pair):
+            if not _same(*pair, apart=0.0):
                 raise ProtocolError(f"a block that is recorded has written to {name!r}", instead)
         found = self.deploy().run(*calls.copies)
         for (tensor, note), other in zip(seen, [found] if len(seen) == 1 else found, strict=True):
-            if not _same(tensor, other, note.serial in calls.drawn):
+            if not _same(tensor, other, _MOST_APART, note.serial in calls.drawn):
                 what = f"a recording that gives something else at {note.worker.id} than its block"
                 raise ProtocolError(what, instead)
 
 
-def _same(seen: torch.Tensor, found: torch.Tensor, is_drawn: bool = False) -> bool:
-    """Whether a result is what was seen; of random numbers, whether it is of the same kind."""
+def _same(seen: torch.Tensor, found: torch.Tensor, apart: float, is_drawn: bool = False) -> bool:
+    """Whether a tensor is what was seen, or is ``apart`` so little, relatively, as torch may round;
+    of random numbers, whether it is of the same kind."""
     if seen.dtype != found.dtype or seen.shape != found.shape:
         return False
-    return is_drawn or torch.allclose(seen, found, rtol=_MOST_APART, atol=0.0, equal_nan=True)
+    rounds = seen.is_floating_point() or seen.is_complex()
+    return is_drawn or torch.allclose(
+        seen, found, rtol=apart if rounds else 0.0, atol=0.0, equal_nan=True
+    )
 
 
 def _part(at: int) -> Callable[[Any], Any]:

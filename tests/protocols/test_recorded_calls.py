@@ -306,6 +306,28 @@ def test_a_write_that_no_call_made_is_found(four):
             a.set_(a * 3)
 
 
+@pytest.mark.parametrize("value", [torch.ones(2), torch.tensor([10**7, 10**7])])
+def test_a_write_is_found_however_small(four, value):
+    """Results are compared as torch may round, and only floating ones; arguments to the bit."""
+    x, held = value.clone(), value.clone().numpy()
+    more = 1e-6 if value.is_floating_point() else 1
+
+    def add() -> None:
+        x.add_(more)
+
+    with pytest.raises(ProtocolError, match="has written to 'x'"):
+        with sy.record_protocol(alice=four[0], x=x):
+            x * 2
+            thread = threading.Thread(target=add)
+            thread.start()
+            thread.join()
+    if not value.is_floating_point():
+        with pytest.raises(ProtocolError, match="something else at alice"):
+            with sy.record_protocol(alice=four[0], x=value):
+                torch.tensor(held).send(four[0]) * 1
+                held[0] += 1
+
+
 def test_a_recording_that_gives_something_else_is_refused(four):
     x, held = torch.ones(2, 2), np.ones(2, dtype=np.float32)
     with pytest.raises(ProtocolError, match="something else at local") as refused:

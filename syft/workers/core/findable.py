@@ -98,7 +98,7 @@ def as_there(core: ServingObjects, message: Request, peer: Peer) -> Request:
         return message
     owners = core.owners
     known = {id for id in numbers_in(message) if core.store.knows(id)}
-    named = _admitted(message)
+    named = _admitted(message) if core.store.promised else ()
     hidden = {id for id in known if not owners.shows(peer, id, named)}
     if not hidden and peer.account.unseen is None:
         return message

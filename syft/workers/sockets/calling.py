@@ -203,10 +203,8 @@ class CallingBoard(Board):
                 self._reading.discard(line)
                 self.monitor.notify()
         except (OSError, WireError) as error:
-            line.refused, line.why_not = (
-                isinstance(error, NOBODY_IS_THERE),
-                f"{line.why} ({text_of(error)})",
-            )
+            line.refused = isinstance(error, NOBODY_IS_THERE)
+            line.why_not = f"{line.why} ({text_of(error)})"
             raise WorkerLost(line.name, line.why_not) from None
         except WorkerRefused as error:
             line.end(error.reason)

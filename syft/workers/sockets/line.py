@@ -31,8 +31,8 @@ LARGE: Final = 1 << 14
 """Bytes from which on a message is kept where its tensors lie, and acknowledged at once."""
 
 LOST_AFTER: Final = 3
-"""Heartbeats of silence after which a connection is given up, and a line whose connection broke;
-one that fell silent is given up a heartbeat after its connection."""
+"""Heartbeats of silence after which a connection is given up, and after which nobody waits for
+another one."""
 
 _REPORT_AFTER: Final = 128
 """Messages after which the other end is told that they have arrived."""
@@ -143,7 +143,9 @@ class Line:
         self.ended: str | None = None
         """Why nothing can be carried any more, once that is so."""
         self.broken_since: float | None = None
-        """When the last sign of life came, if no connection carries it."""
+        """Since when no connection carries it."""
+        self.awaited_until = 0.0
+        """When nobody waits any more for a connection in the place of one that broke."""
         self.unwritten: dict[Line, None] = {}
         """Where it enters itself when it has something to write."""
         self.deadlines: dict[int, tuple[float, float]] = {}
@@ -255,22 +257,19 @@ class Line:
         """Note that the connection is gone."""
         if self.websocket is not None:
             self.websocket.abandon()
-            self.broken_since = max(
-                self.websocket.heard, time.monotonic() - (LOST_AFTER - 1) * self.heartbeat
-            )
-            self.websocket = None
+            heard, self.websocket = self.websocket.heard, None
+            self.broken_since = now = time.monotonic()
+            self.awaited_until = max(heard + LOST_AFTER * self.heartbeat, now + self.heartbeat)
 
-    def is_awaited(self, heartbeats: int) -> bool:
-        """Whether the last sign of life came no more than so many heartbeats ago over a connection
-        that broke, whoever makes the next one.
+    @property
+    def is_awaited(self) -> bool:
+        """Whether its connection broke so lately that another one may come, whoever makes it.
 
-        >>> Line("bob", Limits(), odd=True).is_awaited(3)
+        >>> Line("bob", Limits(), odd=True).is_awaited
         False
         """
-        since = self.broken_since
-        if self.ended is not None or since is None:
-            return False
-        return time.monotonic() - since < heartbeats * self.heartbeat
+        broken = self.ended is None and self.broken_since is not None
+        return broken and time.monotonic() < self.awaited_until
 
     def end(self, reason: str) -> None:
         """Note that the line is over, for ``reason``."""

@@ -31,7 +31,7 @@ from syft.workers.core.state_machine import WorkerCore
 from syft.workers.shells.network import Network
 from syft.workers.sockets.board import IDLE, Board
 from syft.workers.sockets.dialling import Redialler
-from syft.workers.sockets.line import LOST_AFTER, Line
+from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_messages import Busy, Bye
 from syft.workers.sockets.openings import Opening, Openings
 from syft.workers.sockets.readiness import READ
@@ -186,7 +186,7 @@ class ServingBoard(Board):
 
     def reconnects(self, line: Line) -> bool:
         """Nothing but to wait: a connection is made by the redialler, or by the other end."""
-        if not line.is_awaited(LOST_AFTER):
+        if not line.is_awaited:
             raise WorkerLost(line.name, line.ended or line.why)
         return False
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import time
+from types import SimpleNamespace
 
 import pytest
 
 import syft as sy
 from examples.clients.minimal_client import Client, Refused
+from syft.serde.limits import Limits
 from syft.workers.sockets import guests
 from syft.workers.sockets.guests import NotWelcome
+from syft.workers.sockets.line import Line
 from syft.workers.sockets.line_messages import Resume
 
 
@@ -49,3 +53,20 @@ def test_a_line_that_was_ended_is_not_gone_on_with(hook: sy.TorchHook) -> None:
                 bob.reception._known(Resume(guest.line.id, guest.line.secret, 0))
             assert refusal.value.code == "unknown line"
         at_bob.close()
+
+
+def test_a_lease_begins_when_the_connection_breaks() -> None:
+    """Whoever waits counts from the last sign of life, and waits a heartbeat at least; the lease of
+    what a caller has made does not."""
+    for silent, wait in ((0.5, 5.5), (100.0, 2.0)):
+        line = Line("bob", Limits(), odd=True)
+        line.heartbeat = 2.0
+        now = time.monotonic()
+        heard = SimpleNamespace(heard=now - silent, abandon=lambda: None, put=print)
+        line.attach(heard, 0)  # type: ignore[arg-type]
+        assert not line.is_awaited
+        line.detach()
+        assert line.broken_since is not None and 0 <= line.broken_since - now < 1
+        assert line.is_awaited and 0 <= line.awaited_until - now - wait < 1
+        line.awaited_until = now
+        assert not line.is_awaited
