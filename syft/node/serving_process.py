@@ -87,7 +87,7 @@ def serve_until_stopped(
         thread.start()
         until = math.inf
         while thread.is_alive():
-            thread.join(min(_LOOK, grace))
+            thread.join(max(0.0, min(_LOOK, until - time.monotonic())))
             if stopping.reason is not None and until == math.inf:
                 until = time.monotonic() + grace
                 LOG.info(

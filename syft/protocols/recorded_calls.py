@@ -298,8 +298,8 @@ class RecordedProtocol(PromiseProtocol):
         instead = (
             "the block must do all by functions of torch, and in the modes of its surroundings"
         )
-        for name, *pair in zip(calls.inputs, calls.arguments, calls.copies, strict=True):
-            if not _same(*pair, apart=0.0):
+        for name, given, before in zip(calls.inputs, calls.arguments, calls.copies, strict=True):
+            if not _same(before, given, apart=0.0):
                 raise ProtocolError(f"a block that is recorded has written to {name!r}", instead)
         found = self.deploy().run(*calls.copies)
         for (tensor, note), other in zip(seen, [found] if len(seen) == 1 else found, strict=True):

@@ -118,14 +118,11 @@ def of_a_slice(w, x, move):
     return there.sum() * 2
 
 
-@pytest.mark.parametrize(
-    "body", [sent_on, sent_on_and_used, sent_home, a_parameter, written_there, of_a_slice]
-)
-def test_what_arrived_is_a_value_as_any_other(hook, pair, body):
+def gradient_of(body, x, **more):
+    """A protocol that gives the gradient of a weight of bob's, and what plain torch gives it."""
     weight = torch.tensor([2.0, -3.0], requires_grad=True)
-    dan = sy.VirtualWorker(hook, id="dan")
 
-    @sy.protocol(bob=RoleWorker(state=(weight,)), carol=RoleWorker(), dan=RoleWorker())
+    @sy.protocol(bob=RoleWorker(state=(weight,)), carol=RoleWorker(), **more)
     def step(x):
         (w,) = bob.state.read()  # noqa: F821
         w.grad = None
@@ -134,10 +131,18 @@ def test_what_arrived_is_a_value_as_any_other(hook, pair, body):
         w.grad = None
         return found
 
-    x = torch.tensor([1.0, 4.0])
     step.build(x)
     plain = weight.detach().clone().requires_grad_()
     body(plain, x, lambda value, role: value).backward()
+    return step, plain
+
+
+@pytest.mark.parametrize(
+    "body", [sent_on, sent_on_and_used, sent_home, a_parameter, written_there, of_a_slice]
+)
+def test_what_arrived_is_a_value_as_any_other(hook, pair, body):
+    dan, x = sy.VirtualWorker(hook, id="dan"), torch.tensor([1.0, 4.0])
+    step, plain = gradient_of(body, x, dan=RoleWorker())
     deployed = step.deploy(bob=pair[0], carol=pair[1], dan=dan)
     for _ in range(2):
         torch.testing.assert_close(deployed.run(x).get(), plain.grad)
@@ -229,21 +234,8 @@ def named_inputs(w, x, move):
 
 @pytest.mark.parametrize("body", [slope_there, penalty, named_inputs])
 def test_gradients_of_what_is_at_one_role(pair, body):
-    weight = torch.tensor([2.0, -3.0], requires_grad=True)
-
-    @sy.protocol(bob=RoleWorker(state=(weight,)), carol=RoleWorker())
-    def step(x):
-        (w,) = bob.state.read()  # noqa: F821
-        w.grad = None
-        body(w, x, lambda value, role: value.move(role)).backward()
-        found = w.grad.clone()
-        w.grad = None
-        return found
-
     x = torch.tensor([0.5, 0.25])
-    step.build(x)
-    plain = weight.detach().clone().requires_grad_()
-    body(plain, x, lambda value, role: value).backward()
+    step, plain = gradient_of(body, x)
     torch.testing.assert_close(step.deploy(*pair).run(x).get(), plain.grad)
 
 

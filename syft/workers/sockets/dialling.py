@@ -27,7 +27,7 @@ from syft.trust.pinned_tls import check_pin
 from syft.version import software
 from syft.workers.sockets.address import Address
 from syft.workers.sockets.handshake import open_client
-from syft.workers.sockets.line import Line
+from syft.workers.sockets.line import LOST_AFTER, Line
 from syft.workers.sockets.line_messages import (
     PROTOCOL,
     Hello,
@@ -267,7 +267,8 @@ class Redialler:
         if dial is None or line in self._threads or self._closing.is_set():
             return
         resume = Resume(line.id, line.secret, line.received)
-        run = functools.partial(self._run, line, dial, resume, line.awaited_until)
+        until = line.awaited_until or time.monotonic() + LOST_AFTER * line.heartbeat
+        run = functools.partial(self._run, line, dial, resume, until)
         thread = threading.Thread(target=run, name="syft redial", daemon=True)
         self._threads[line] = thread
         thread.start()

@@ -14,8 +14,13 @@ from typing import Any
 
 import torch
 
-from syft.exceptions import AuditFailed, FileRefused, UnusableSetting, WorkerLost
-from syft.exceptions import WorkerRefused
+from syft.exceptions import (
+    AuditFailed,
+    FileRefused,
+    UnusableSetting,
+    WorkerLost,
+    WorkerRefused,
+)
 from syft.serde.limits import Limits
 from syft.trust.certificates import Identity, own_certificate, server_context
 from syft.trust.certificates import passing_context
@@ -447,7 +452,7 @@ class WebsocketServerWorker(VirtualWorker):
 
     def in_background(self, act: Callable[[], Any]) -> Any:
         """What ``act`` returns, which runs in a thread of its own while others are served.  What
-        callers were answered goes out before.
+        callers were answered goes out before, unless earlier replies are on their way.
 
         >>> dan = WebsocketServerWorker(hook, port=0, id="dan")
         >>> dan.in_background(lambda: 5)
@@ -463,7 +468,7 @@ class WebsocketServerWorker(VirtualWorker):
                 outcome.append((None, error))
             self.board.wake()
 
-        letters = self.core.outgoing()
+        letters = self.core.outgoing() if self.network.is_quiet() else []
         self.core.outbox.extend(letter for letter in letters if not isinstance(letter[0], Peer))
         for peer, frame in letters:
             if isinstance(peer, Peer):
