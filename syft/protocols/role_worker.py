@@ -233,13 +233,14 @@ def bound_names(
 
 
 def _body_of(function: Any) -> FunctionType | None:
-    """The function of Python that a call runs, if there is one: that of a method, of an object that
-    can be called, or of a ``functools.partial``."""
+    """The function of Python that a call runs, if there is one: that of a method, of a module, of
+    another object that can be called, or of a ``functools.partial``."""
     while isinstance(function, partial):
         function = function.func
     body = inspect.unwrap(getattr(function, "__func__", function))
     if not isinstance(body, FunctionType):
-        body = inspect.unwrap(type(body).__call__)
+        called = type(body).forward if isinstance(body, nn.Module) else type(body).__call__
+        body = inspect.unwrap(called)
     return body if isinstance(body, FunctionType) else None
 
 

@@ -169,7 +169,11 @@ def test_whatever_can_be_called_may_name_roles(hook, pair):
         def __call__(self, x):
             return x.send(alice) * 2  # noqa: F821
 
-    for function in (Doubling(), functools.partial(scaled, 2)):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return x.send(alice) * 2  # noqa: F821
+
+    for function in (Doubling(), functools.partial(scaled, 2), Module()):
         doubling = sy.protocol(alice=RoleWorker())(function)
         doubling.build(torch.ones(1))
         assert doubling.deploy(alice=pair[0]).run(torch.tensor([3.0])).get() == 6
